@@ -1,0 +1,34 @@
+# `make demo` and `make test` are all a newcomer needs; both make the environment where it is missing.
+VENV   ?= .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types wheel clean help
+
+help:            ## list the targets
+	@grep -E '^[a-z]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/: *[^#]*##/\t/'
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,report]'
+	touch $@
+
+demo: $(VENV)/.ready  ## detect the circuits of the four shipped models
+	$(BIN)/imir-detect demo
+
+test: $(VENV)/.ready  ## run the tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready  ## style (ruff)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready  ## types (mypy, strict)
+	$(BIN)/mypy
+
+wheel: $(VENV)/.ready  ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+clean:           ## remove what the targets made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Read from a transformer's weights which circuits it holds."""

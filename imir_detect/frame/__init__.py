@@ -1,0 +1,1 @@
+"""Stage 2: selections, paths and the frame they make."""

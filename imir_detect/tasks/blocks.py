@@ -1,0 +1,82 @@
+"""Draws that block-list tasks share: orders, Zipf preferences, where blocks stand, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Bool, Int
+
+Offsets = Literal["consecutive", "random", "disjoint"]
+OFFSETS: tuple[Offsets, ...] = ("consecutive", "random", "disjoint")
+
+
+def random_order(n: int, size: int, *, generator: torch.Generator) -> Int[Tensor, "n size"]:
+    """n independent uniform permutations of 0 .. size - 1."""
+    return torch.rand(n, size, generator=generator).argsort(dim=1)
+
+
+def prefer_zipf(
+    n: int, size: int, exponent: float, *, generator: torch.Generator
+) -> Int[Tensor, "n size"]:
+    """n orders of 0 .. size - 1, drawn without replacement with weights (index + 1)^-exponent.
+
+    The first entries of a row are the chosen ones (Gumbel top-k); exponent 0 is uniform.
+    """
+    noise = -torch.log(torch.empty(n, size).exponential_(generator=generator))
+    weights = -exponent * torch.log(torch.arange(1, size + 1, dtype=noise.dtype))
+    return (noise + weights).argsort(dim=1, descending=True)
+
+
+def place_query(
+    n: int,
+    n_blocks: int,
+    burstiness: int,
+    shown: Bool[Tensor, " n"],
+    *,
+    never_first: bool,
+    generator: torch.Generator,
+) -> Int[Tensor, "n n_blocks"]:
+    """Which block stands at each place: 0 is the query's, in `burstiness` places where shown.
+
+    Other places hold blocks 1, 2, ... in random order. With `never_first`, place 0 is not the
+    query's.
+    """
+    key = torch.rand(n, n_blocks, generator=generator)
+    if never_first:
+        key[:, 0] = 2.0
+    rank = key.argsort(dim=1).argsort(dim=1)
+    with_query = (rank - (burstiness - 1)).clamp(min=0)
+    return torch.where(shown[:, None], with_query, rank + 1)
+
+
+def sample_positions(
+    n: int,
+    lengths: Sequence[int],
+    n_positions: int,
+    offsets: Offsets,
+    *,
+    generator: torch.Generator,
+) -> Int[Tensor, "n pos"] | None:
+    """Position indices of blocks of the given lengths; None when they are consecutive.
+
+    "random": every block starts at an independent uniform position, blocks may collide.
+    "disjoint": positions are cut into cells of the longest block's length, blocks take different
+    cells at random, and one shift, common to all, moves the cells.
+    """
+    if offsets == "consecutive":
+        return None
+    longest, blocks = max(lengths), len(lengths)
+    if offsets == "random":
+        starts = torch.randint(n_positions - longest + 1, (n, blocks), generator=generator)
+    else:
+        spare = n_positions - blocks * longest
+        cells = (n_positions - min(spare, longest - 1)) // longest
+        starts = longest * random_order(n, cells, generator=generator)[:, :blocks]
+        slack = n_positions - cells * longest
+        starts = starts + torch.randint(slack + 1, (n, 1), generator=generator)
+    inside = torch.cat([torch.arange(length) for length in lengths])
+    return starts.repeat_interleave(torch.tensor(lengths), dim=1) + inside

@@ -1,0 +1,237 @@
+"""Train a small model on a task: seeded, resumable after a kill, stopped early at a target.
+
+A run killed at any moment resumes from its last checkpoint to the same weights, bit for bit on
+one machine with one thread count: the checkpoint holds parameters, optimiser state and the data
+generator's state in one file, replaced atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load, save
+from tqdm.auto import tqdm
+
+from imir_detect.errors import InvalidArgumentError, UnreadableFileError
+from imir_detect.tasks.base import Task, measure
+from imir_detect.weights.native import ModelSpec
+from imir_detect.weights.store import load_parameters, parameters, write_atomically
+
+if TYPE_CHECKING:
+    from transformer_lens import TransformerBridge
+
+EVALUATION_SEED = 1_000_003  # keeps evaluation data apart from training data of small seeds
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. AdamW with linear warm-up, then constant, then a linear tail to zero.
+
+    - `stop_at`: {"accuracy" | "icl_accuracy" | "iwl_accuracy": value}; the run ends when all are
+      reached (measured on 512 fresh sequences every `evaluate_every` steps). Empty: never.
+    - `tail`: share of the steps, at the end, over which the rate falls to zero.
+    """
+
+    steps: int = 2500
+    batch: int = 128
+    rate: float = 3e-3
+    weight_decay: float = 0.01
+    warmup: int = 50
+    tail: float = 0.2
+    evaluate_every: int = 250
+    stop_at: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch, self.evaluate_every) < 1 or not 0 <= self.tail < 1:
+            raise InvalidArgumentError(
+                "this recipe cannot run",
+                got=f"steps={self.steps}, batch={self.batch}, "
+                f"evaluate_every={self.evaluate_every}, tail={self.tail}",
+                wanted="at least 1 of each, and a tail in [0, 1)",
+                todo="mend the recipe",
+            )
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        warm = min(1.0, (step + 1) / max(1, self.warmup))
+        left = (self.steps - step) / max(1.0, self.tail * self.steps)
+        return self.rate * min(warm, left, 1.0)
+
+
+@dataclass
+class TrainingRun:
+    """A trained model with its history: one row {"step", "loss", accuracies ...} an evaluation."""
+
+    model: TransformerBridge
+    spec: ModelSpec
+    history: list[dict[str, float]]
+    reached: bool
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """The last evaluation."""
+        return self.history[-1] if self.history else {}
+
+
+def train(
+    task: Task,
+    spec: ModelSpec,
+    recipe: Recipe,
+    *,
+    folder: Path | str | None = None,
+    progress: bool = True,
+) -> TrainingRun:
+    """Train a model of `spec` on `task`; with `folder`, checkpoint there and resume from it.
+
+    The loss is the cross-entropy (nats) of the asked positions. A folder that holds a checkpoint
+    of another task, specification or recipe is refused.
+    """
+    _check_fit(task, spec)
+    bridge = spec.boot(recipe.seed)
+    bridge.train()
+    optimiser = torch.optim.AdamW(
+        bridge.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay
+    )
+    generator = torch.Generator().manual_seed(recipe.seed)
+    identity = {"task": describe(task), "spec": asdict(spec), "recipe": asdict(recipe)}
+    file = None if folder is None else Path(folder) / "checkpoint.safetensors"
+    start = 0
+    history: list[dict[str, float]] = []
+    if file is not None and file.exists():
+        start, history = _restore(file, identity, bridge, optimiser, generator)
+
+    reached = _reached(history, recipe)
+    steps = range(start, start if reached else recipe.steps)
+    for step in tqdm(steps, initial=start, total=recipe.steps, disable=not progress, leave=False):
+        for group in optimiser.param_groups:
+            group["lr"] = recipe.rate_at(step)
+        loss = _step(bridge, task, recipe.batch, optimiser, generator)
+        if (step + 1) % recipe.evaluate_every == 0 or step + 1 == recipe.steps:
+            row = {"step": float(step + 1), "loss": loss, **evaluate(bridge, task, n=512)}
+            history.append(row)
+            reached = _reached(history, recipe)
+            if file is not None:
+                _checkpoint(file, identity, step + 1, history, bridge, optimiser, generator)
+            if reached:
+                break
+    bridge.eval()
+    return TrainingRun(bridge, spec, history, reached)
+
+
+def evaluate(
+    bridge: TransformerBridge, task: Task, *, n: int = 2048, seed: int = 0
+) -> dict[str, float]:
+    """`measure` of a bridge on fresh sequences. Mode and gradients are as before."""
+    return measure(
+        task,
+        lambda tokens, positions: _logits(bridge, tokens, positions),
+        n=n,
+        seed=EVALUATION_SEED + seed,
+    )
+
+
+def describe(task: Task) -> dict[str, Any]:
+    """A task as JSON: its registered name and its knobs."""
+    return {"name": task.name, "knobs": asdict(task)}  # type: ignore[call-overload]
+
+
+def _logits(
+    bridge: TransformerBridge, tokens: torch.Tensor, positions: torch.Tensor | None
+) -> torch.Tensor:
+    # The module under the bridge: the same parameters without the hooks' bookkeeping.
+    return bridge.original_model(tokens, position_ids=positions)
+
+
+def _step(
+    bridge: TransformerBridge,
+    task: Task,
+    size: int,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> float:
+    batch = task.sample(size, generator=generator)
+    logits = _logits(bridge, batch.tokens, batch.positions)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return float(loss.detach())
+
+
+def _reached(history: list[dict[str, float]], recipe: Recipe) -> bool:
+    if not history or not recipe.stop_at:
+        return False
+    return all(history[-1].get(name, 0.0) >= value for name, value in recipe.stop_at.items())
+
+
+def _check_fit(task: Task, spec: ModelSpec) -> None:
+    if task.vocab_size != spec.d_vocab or task.n_positions > spec.n_ctx:
+        raise InvalidArgumentError(
+            "the model does not fit the task",
+            got=f"d_vocab={spec.d_vocab}, n_ctx={spec.n_ctx}",
+            wanted=f"d_vocab={task.vocab_size}, n_ctx of at least {task.n_positions}",
+            todo="build the ModelSpec from task.vocab_size and task.n_positions",
+        )
+
+
+# -- checkpoints ----------------------------------------------------------------------------------
+
+
+def _checkpoint(
+    file: Path,
+    identity: dict[str, Any],
+    step: int,
+    history: list[dict[str, float]],
+    bridge: TransformerBridge,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> None:
+    own = parameters(bridge)
+    tensors = {f"parameter/{name}": p.detach().contiguous() for name, p in own.items()}
+    for name, p in own.items():
+        for key, value in optimiser.state[p].items():
+            tensors[f"optimiser/{key}/{name}"] = value.contiguous()
+    tensors["generator"] = generator.get_state()
+    meta = {"identity": identity, "step": step, "history": history}
+    write_atomically(file, save(tensors, {"run": json.dumps(meta)}))
+
+
+def _restore(
+    file: Path,
+    identity: dict[str, Any],
+    bridge: TransformerBridge,
+    optimiser: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> tuple[int, list[dict[str, float]]]:
+    data = file.read_bytes()
+    try:
+        (size,) = struct.unpack("<Q", data[:8])
+        meta = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["run"])
+        tensors = load(data)
+    except Exception as error:
+        raise UnreadableFileError(
+            f"unreadable checkpoint {file}",
+            got=f"{type(error).__name__}: {error}",
+            wanted="a checkpoint of this training run",
+            todo="remove the file to start over",
+        ) from error
+    if meta["identity"] != json.loads(json.dumps(identity)):
+        raise InvalidArgumentError(
+            f"{file} belongs to another run",
+            got=json.dumps(meta["identity"]),
+            wanted=json.dumps(identity),
+            todo="use another folder, or remove the checkpoint to start over",
+        )
+    own = parameters(bridge)
+    load_parameters(bridge, {k: tensors[f"parameter/{k}"] for k in own})
+    for name, p in own.items():
+        keys = ("step", "exp_avg", "exp_avg_sq")
+        optimiser.state[p] = {k: tensors[f"optimiser/{k}/{name}"] for k in keys}
+    generator.set_state(tensors["generator"])
+    return meta["step"], meta["history"]

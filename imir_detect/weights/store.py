@@ -1,0 +1,145 @@
+"""Saved models: a folder with `model.safetensors` and `card.json`; never a pickle.
+
+A native bridge's `state_dict` holds every tensor under several alias names. Only the parameters
+are stored, once each, under plain names such as `layers.0.attn.q.weight`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from imir_detect.errors import UnreadableFileError
+from imir_detect.weights.native import ModelSpec
+
+if TYPE_CHECKING:
+    from transformer_lens import TransformerBridge
+
+WEIGHTS_FILE = "model.safetensors"
+CARD_FILE = "card.json"
+FORMAT = 1
+
+
+def parameters(bridge: TransformerBridge) -> dict[str, torch.nn.Parameter]:
+    """Every parameter of a native bridge once, under its plain name."""
+    return {
+        name.replace("._original_component", ""): parameter
+        for name, parameter in bridge.named_parameters()
+    }
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a kill leaves the old one or the new one, never a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with part.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def save_model(
+    bridge: TransformerBridge,
+    spec: ModelSpec,
+    folder: Path | str,
+    card: dict[str, Any] | None = None,
+) -> Path:
+    """Save a native model and its card. Returns the folder.
+
+    The card is what the caller knows of the model (task, recipe, behaviour measured); the
+    specification, a format number and the sha256 of the weights file are added.
+    """
+    folder = Path(folder)
+    tensors = {k: p.detach().cpu().contiguous() for k, p in sorted(parameters(bridge).items())}
+    data = save(tensors)
+    write_atomically(folder / WEIGHTS_FILE, data)
+    full = {
+        **(card or {}),
+        "format": FORMAT,
+        "spec": asdict(spec),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    text = json.dumps(full, indent=2, allow_nan=False) + "\n"
+    write_atomically(folder / CARD_FILE, text.encode())
+    return folder
+
+
+def read_card(folder: Path | str) -> dict[str, Any]:
+    """The card of a saved model, checked for its format."""
+    path = Path(folder) / CARD_FILE
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        spec, number = card["spec"], card["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableFileError(
+            f"no readable model card at {path}",
+            got=f"{type(error).__name__}: {error}",
+            wanted=f"a folder that save_model wrote, with {WEIGHTS_FILE} and {CARD_FILE}",
+            todo="check the path, or train the model again",
+        ) from error
+    if number != FORMAT or not isinstance(spec, dict):
+        raise UnreadableFileError(
+            f"the model card at {path} has another format",
+            got=repr(number),
+            wanted=repr(FORMAT),
+            todo="load it with the version of imir-detect that wrote it",
+        )
+    return card
+
+
+def load_model(folder: Path | str) -> tuple[TransformerBridge, dict[str, Any]]:
+    """A saved model and its card. Refuses a weights file that is not the card's."""
+    folder = Path(folder)
+    card = read_card(folder)
+    path = folder / WEIGHTS_FILE
+    wanted = "the file that the card describes"
+    try:
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != card.get("sha256"):
+            raise UnreadableFileError(
+                f"{path} is not the file its card describes",
+                got="another sha256",
+                wanted=wanted,
+                todo="fetch or train the model again",
+            )
+        tensors = load(data)
+        bridge = ModelSpec(**card["spec"]).boot(seed=0)
+        load_parameters(bridge, tensors)
+    except UnreadableFileError:
+        raise
+    except (OSError, SafetensorError, TypeError, ValueError) as error:
+        raise UnreadableFileError(
+            f"unsafe or unreadable checkpoint {path}",
+            got=f"{type(error).__name__}: {error}",
+            wanted=wanted,
+            todo="fetch or train the model again",
+        ) from error
+    return bridge, card
+
+
+def load_parameters(bridge: TransformerBridge, tensors: dict[str, Tensor]) -> None:
+    """Copy tensors into a bridge; every name and shape must be there, and no other."""
+    own = parameters(bridge)
+    if set(own) != set(tensors):
+        odd = sorted(set(own) ^ set(tensors))
+        raise ValueError(f"parameter names differ, first: {odd[:3]}")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            if parameter.shape != tensors[name].shape:
+                raise ValueError(
+                    f"{name} has shape {tuple(tensors[name].shape)}, not {tuple(parameter.shape)}"
+                )
+            parameter.copy_(tensors[name])
