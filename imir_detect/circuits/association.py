@@ -12,10 +12,10 @@ from torch import Tensor
 from imir_detect._typing import Int
 from imir_detect.circuits.attribution import leading, logit_margins, value_margins
 from imir_detect.circuits.core import Circuit, Coverage, short
-from imir_detect.circuits.probe import Probe, answers, near_best
+from imir_detect.circuits.probe import Probe, answers, near_best, wins
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges, sum_paths
-from imir_detect.frame.contexts import Contexts, asking_contexts
+from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_tokens
 
 
 def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
@@ -24,9 +24,7 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
     named = relation.named
     if len(named) == 0 or not weights.same_vocabulary or probe.context < 2:
         return None
-    first = _ask(probe, relation, stream=4, places=None)
-    right = answers(weights, sum_paths(weights, first.tokens), first)
-    places = _places(right, first.query, probe.context)
+    places = _places(probe, relation)
     seen = _ask(probe, relation, stream=5, places=places)
     trace = sum_paths(weights, seen.tokens)
     right = answers(weights, trace, seen)
@@ -59,7 +57,7 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
     )
 
 
-def _ask(probe: Probe, relation: Relation, *, stream: int, places: Tensor | None) -> Contexts:
+def _ask(probe: Probe, relation: Relation, *, stream: int, places: Tensor) -> Contexts:
     """Random contexts that end in named tokens, each token as often as the next."""
     generator = probe.generator(stream)
     named = relation.named
@@ -75,9 +73,21 @@ def _ask(probe: Probe, relation: Relation, *, stream: int, places: Tensor | None
     )
 
 
-def _places(right: Tensor, query: Tensor, length: int) -> Int[Tensor, " places"]:
-    """Query positions at which the association comes out nearly as often as at the best one."""
-    kept = near_best(right, query, torch.ones_like(query, dtype=torch.bool), length)
+def _places(probe: Probe, relation: Relation) -> Int[Tensor, " places"]:
+    """Query positions at which the association comes out nearly as often as at the best one.
+
+    In a random context every place is a query: attention is causal, and nothing repeats. Places
+    whose token has no partner, or whose partner stands in the context, say nothing.
+    """
+    weights, length = probe.weights, probe.context
+    tokens = distinct_tokens(
+        probe.samples // 2, length, probe.vocabulary, generator=probe.generator(4)
+    )
+    partner = relation.partner[tokens]
+    shown = (partner[:, :, None] == tokens[:, None, :]).any(-1)
+    row, place = ((partner >= 0) & ~shown).nonzero().T
+    right = wins(weights, sum_paths(weights, tokens).final[row, place], partner[row, place])
+    kept = near_best(right, place, place >= 1, length)
     found = kept.nonzero()[:, 0]
     return found if len(found) else torch.arange(1, length)
 

@@ -16,7 +16,7 @@ from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.model import ModelWeights
 
-NEAR_BEST = 0.75  # places belong to a circuit's coverage from this share of its best place
+NEAR_BEST = 0.85  # places belong to a circuit's coverage from this share of its best place
 
 
 @dataclass(frozen=True)

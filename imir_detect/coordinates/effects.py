@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, Int
-from imir_detect.linalg import clamp_roundoff
+from imir_detect.linalg import DTYPE, clamp_roundoff
 
 TINY = 1e-150  # below this squared norm a table is zero for every purpose
 
@@ -78,7 +78,8 @@ def read_selection(
     gathered = torch.zeros_like(A).index_add_(0, to, A[named])
     gathered = gathered - gathered.mean(0)
     null2 = float((gathered.T @ gathered * gram_b).sum()) / (n - 1)
-    cosine = torch.tensor(total / (norm2 * selection2) ** 0.5 if selection2 > 0 else 0.0)
+    share = total / (norm2 * selection2) ** 0.5 if selection2 > 0 else 0.0
+    cosine = torch.tensor(share, dtype=DTYPE)
     return Reading(
         effect=total / len(named) - off_mean,
         cosine=float(clamp_roundoff(cosine, -1, 1, what="a cosine")),
