@@ -32,11 +32,11 @@ def find_circuits(probe: Probe, relation: Relation, repeats: Repeats) -> tuple[C
         if probe.context < offset + 2:
             continue
         # Choosing places takes more contexts than judging them.
-        first = observe(probe, offset, asked, stream=20 + 2 * offset, n=2 * probe.samples)
-        second = observe(probe, offset, asked, stream=21 + 2 * offset, n=probe.samples)
-        circuit = answering_circuit(probe, first, second)
+        first = observe(probe, offset, asked, stream=20 + offset, n=2 * probe.samples)
+        circuit = answering_circuit(probe, first, asked)
         taken = set() if circuit is None else set(circuit.ends)
         found += [] if circuit is None else [circuit]
+        second = observe(probe, offset, asked, stream=30 + offset, n=probe.samples)
         found += matching_circuits(probe, first, second, taken)
     return tuple(sorted(found, key=lambda c: -c.strength))
 

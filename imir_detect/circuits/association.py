@@ -77,15 +77,17 @@ def _places(probe: Probe, relation: Relation) -> Int[Tensor, " places"]:
     """Query positions at which the association comes out nearly as often as at the best one.
 
     In a random context every place is a query: attention is causal, and nothing repeats. Places
-    whose token has no partner, or whose partner stands in the context, say nothing.
+    whose token has no partner, or has it before itself, say nothing.
     """
     weights, length = probe.weights, probe.context
     tokens = distinct_tokens(
         probe.samples // 2, length, probe.vocabulary, generator=probe.generator(4)
     )
     partner = relation.partner[tokens]
-    shown = (partner[:, :, None] == tokens[:, None, :]).any(-1)
+    shown = (partner[:, :, None] == tokens[:, None, :]).tril().any(-1)
     row, place = ((partner >= 0) & ~shown).nonzero().T
+    if len(row) == 0:
+        return torch.arange(1, length)
     right = wins(weights, sum_paths(weights, tokens).final[row, place], partner[row, place])
     kept = near_best(right, place, place >= 1, length)
     found = kept.nonzero()[:, 0]

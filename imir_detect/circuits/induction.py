@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from imir_detect._typing import HeadIndex
+from imir_detect._typing import HeadIndex, Int
 from imir_detect.circuits.attribution import (
     SHARE,
     ScoreSplit,
@@ -18,22 +18,30 @@ from imir_detect.circuits.attribution import (
     value_margins,
 )
 from imir_detect.circuits.core import Circuit, Kind
-from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of
+from imir_detect.circuits.matched import Matched, competitors, coverage_of, observe
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
+from imir_detect.frame.contexts import all_cells
 
 LOOKS = 0.3  # attention to the copy from which a head is said to look at it
 
 
-def answering_circuit(probe: Probe, first: Matched, second: Matched) -> Circuit | None:
+def answering_circuit(
+    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None
+) -> Circuit | None:
     """The circuit that puts the token behind the match on top, or None.
 
-    Places are chosen on the first contexts; heads, edges and strength come from the second.
+    Places are chosen on the first contexts; heads, edges and strength come from contexts drawn
+    anew at those places.
     """
     weights = probe.weights
     cells = cover(first.answer_lift, first.contexts, probe.context)
-    seen = second.within(cells)
-    if len(seen.contexts) < FEWEST or float(seen.answer_lift.mean()) <= 0:
+    if not (cells & all_cells(probe.context, first.offset)).any():
+        return None
+    seen = observe(
+        probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
+    )
+    if float(seen.answer_lift.mean()) <= 0:
         return None
     copies = _copiers(probe, seen)
     if not copies:

@@ -52,9 +52,16 @@ class Matched:
 
 
 def observe(
-    probe: Probe, offset: int, asked: Int[Tensor, " asked"] | None, *, stream: int, n: int
+    probe: Probe,
+    offset: int,
+    asked: Int[Tensor, " asked"] | None,
+    *,
+    stream: int,
+    n: int,
+    cells: Bool[Tensor, "pos pos"] | None = None,
 ) -> Matched:
-    """Sum all paths on n contexts with a match, and on the same contexts without it."""
+    """Sum all paths on n contexts with a match (at `cells`, where given), and on the same contexts
+    without it."""
     weights, generator = probe.weights, probe.generator(stream)
     contexts = matching_contexts(
         n,
@@ -62,6 +69,7 @@ def observe(
         probe.vocabulary,
         asked=asked,
         offset=offset,
+        cells=cells,
         generator=generator,
     )
     plain = without_match(contexts, generator=generator)

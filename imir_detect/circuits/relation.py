@@ -127,8 +127,8 @@ class _ReadOut:
     """Logits at every place of random contexts; every place is a query that nothing precedes.
 
     - `asked` (n, pos): index into the tokens of the token at each place.
-    - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words of the context, which
-      are no association.
+    - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words up to that place,
+      which are no association.
     - `direct` (tokens, tokens): the direct path's share of it, centred, -inf on the diagonal.
     """
 
@@ -147,8 +147,10 @@ class _ReadOut:
         for start in range(0, n, 128):
             rows = asked[start : start + 128]
             trace = sum_paths(weights, tokens[rows])
-            shown = torch.zeros(len(rows), 1, size, dtype=torch.bool)
-            shown.scatter_(2, rows[:, None], True)
+            # Attention is causal: at each place, the words up to it are shown.
+            where = torch.full((len(rows), size), length)
+            where.scatter_(1, rows, torch.arange(length).expand_as(rows))
+            shown = where[:, None] <= torch.arange(length)[:, None]
             read = trace.final @ weights.W_U[:, tokens] + weights.b_U[tokens]
             logits.append(read.masked_fill(shown, float("nan")))
             factor.append(trace.inverse_rms[-1].mean())
