@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+AXES = ("icl_accuracy", "iwl_accuracy")
 KINDS = {"icl": 11, "iwl": 10, "mixed": 11, "none": 8}
 # First seed of each split; recipes are drawn from it, so that no two splits share any.
 SPLITS = {"development": 100, "held-out": 7100, "second": 9100}
@@ -116,6 +117,48 @@ def train_one(item: Recipe40, folder: Path) -> None:
     print(item.name, {k: round(v, 3) for k, v in measured.items()}, flush=True)
 
 
+def score(items: list[Recipe40], folder: Path, target: Path) -> None:
+    from imir_detect import detect_circuits, load_model
+    from imir_detect.tasks import make_task
+    from imir_detect.training.behaviour import measured_label
+
+    warnings.simplefilter("ignore")
+    rows = []
+    for item in items:
+        model, card = load_model(folder / item.name)
+        relation = make_task("recall", **item.task).relation
+        row: dict[str, Any] = {"model": item.name, "aim": item.aim}
+        row |= {"measured": measured_label(card["measured"])}
+        row |= {axis: round(card["measured"].get(axis, 0.0), 3) for axis in AXES}
+        row |= {k: item.spec[k] for k in ("n_heads", "d_model", "norm")}
+        for name, given in (("given", relation), ("estimated", None)):
+            report = detect_circuits(model, relation=given)
+            row[f"label_{name}"] = report.label
+            for kind in ("induction", "in_weights"):
+                found = [c.strength for c in report.circuits if c.kind == kind]
+                row[f"{kind}_{name}"] = round(max(found, default=0.0), 3)
+        rows.append(row)
+        print(row, flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    summarise(rows)
+
+
+def summarise(rows: list[dict[str, Any]]) -> None:
+    """Counts by measured label, misses of the recipes, and agreement on the unambiguous ones."""
+    clear = [row for row in rows if row["measured"] != "ambiguous"]
+    for label in (*KINDS, "ambiguous"):
+        print(f"measured {label}: {sum(row['measured'] == label for row in rows)}")
+    missed = [row["model"] for row in rows if row["measured"] != row["aim"]]
+    print(f"recipes that missed their target: {len(missed)} of {len(rows)} {missed}")
+    for name in ("given", "estimated"):
+        right = sum(row[f"label_{name}"] == row["measured"] for row in clear)
+        print(f"relation {name}: {right} of {len(clear)} unambiguous models get the measured label")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=["train", "score", "list"])
@@ -131,6 +174,8 @@ def main() -> None:
         from joblib import Parallel, delayed
 
         Parallel(n_jobs=args.workers)(delayed(train_one)(item, args.folder) for item in items)
+    else:
+        score(items, args.folder, RESULTS / f"recall_models_{args.split}.csv")
 
 
 if __name__ == "__main__":
