@@ -90,3 +90,15 @@ def sample_positions(
         starts = starts + torch.randint(slack + 1, (n, 1), generator=generator)
     inside = torch.cat([torch.arange(length) for length in lengths])
     return starts.repeat_interleave(torch.tensor(lengths), dim=1) + inside
+
+
+def zipf_tokens(
+    shape: tuple[int, ...], size: int, exponent: float, *, generator: torch.Generator
+) -> Int[Tensor, ...]:
+    """Independent tokens 0 .. size - 1 with frequencies proportional to (index + 1)^-exponent."""
+    if exponent == 0:
+        return torch.randint(size, shape, generator=generator)
+    weights = torch.arange(1, size + 1, dtype=torch.float64) ** -exponent
+    edges = weights.cumsum(0) / weights.sum()
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return torch.bucketize(uniform, edges, right=True).clamp(max=size - 1)
