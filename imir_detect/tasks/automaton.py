@@ -137,7 +137,7 @@ class AutomatonStrings(BlockTask):
         batch = Batch(
             tokens[:, :-1].contiguous(),
             targets,
-            last_seen(tokens[:, :-1], targets),
+            last_seen(tokens[:, :-1], targets, self.vocab_size),
             self.place(n, generator=g),
         )
         shape = (n, self.states, self.arcs)

@@ -53,7 +53,8 @@ def place_query(
     """Which block stands at each place: 0 is the query's, in `burstiness` places where shown.
 
     Other places hold blocks 1, 2, ... in random order. With `never_first`, place 0 is not the
-    query's.
+    query's; it then always holds the last of the blocks, which is right where blocks 1, 2, ...
+    are drawn alike. Where they are not, use `place_unlike_blocks`.
     """
     key = torch.rand(n, n_blocks, generator=generator)
     if never_first:
@@ -61,6 +62,20 @@ def place_query(
     rank = key.argsort(dim=1, stable=True).argsort(dim=1)
     with_query = (rank - (burstiness - 1)).clamp(min=0)
     return torch.where(shown[:, None], with_query, rank + 1)
+
+
+def place_unlike_blocks(
+    n: int, n_blocks: int, burstiness: int, *, never_first: bool, generator: torch.Generator
+) -> Int[Tensor, "n n_blocks"]:
+    """`place_query` with the query's block shown, for other blocks that are not drawn alike."""
+    shown = torch.ones(n, dtype=torch.bool)
+    block = place_query(
+        n, n_blocks, burstiness, shown, never_first=never_first, generator=generator
+    )
+    if not never_first:
+        return block
+    others = 1 + random_order(n, n_blocks - burstiness, generator=generator)
+    return torch.cat([torch.zeros(n, 1, dtype=torch.long), others], dim=1).gather(1, block)
 
 
 def sample_positions(

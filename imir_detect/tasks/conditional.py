@@ -9,7 +9,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float
 from imir_detect.tasks.base import Batch
-from imir_detect.tasks.blocks import Offsets, place_query, random_order
+from imir_detect.tasks.blocks import Offsets, place_unlike_blocks, random_order
 from imir_detect.tasks.checks import (
     Rule,
     at_least,
@@ -116,18 +116,13 @@ class ConditionalRetrieval(BlockTask):
         key = tokens[:, slot // self.conditions] + self.n_fixed
         keys = torch.stack([condition, key], dim=-1)
         values = tokens[:, self.n_keys : self.n_keys + self.slots] + self.n_fixed
-        block = place_query(
-            n,
-            self.n_blocks,
-            self.burstiness,
-            torch.ones(n, dtype=torch.bool),
-            never_first=self.query_never_first,
-            generator=g,
+        block = place_unlike_blocks(
+            n, self.n_blocks, self.burstiness, never_first=self.query_never_first, generator=g
         )
         clean = keyed_batch(keys, values, block, self.place(n, generator=g))
         return clean, ask_for(clean, keys[:, 1], values[:, 1], 3)
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         return keyed_law(batch, 2, torch.ones(self.vocab_size, dtype=torch.bool))
 
     def token_name(self, token: int) -> str:

@@ -92,14 +92,15 @@ class UnigramCounting(TaskDefaults):
             source = source.gather(1, source)
         stream = fresh.gather(1, source)
         tokens, targets = stream[:, :-1].contiguous(), stream[:, 1:].contiguous()
-        return Batch(tokens, targets, last_seen(tokens, targets))
+        return Batch(tokens, targets, last_seen(tokens, targets, self.vocab_size))
 
     def pairs(self, n: int, *, generator: torch.Generator) -> tuple[Batch, Batch]:
-        """The last question, and the same with the answer and another token exchanged."""
+        """The last question, and the same with the answer and another token exchanged: with the
+        last token, or, where that is the answer, with a random one."""
         batch = self.draw(n, generator=generator)
-        target = batch.targets[:, -1]
+        target, final = batch.targets[:, -1], batch.tokens[:, -1]
         other = torch.randint(1, self.n_common, (n,), generator=generator)
-        other = (target + other) % self.n_common
+        other = torch.where(final == target, (target + other) % self.n_common, final)
         place = batch.answer_position[:, -1]
         clean = ask_last(batch.tokens, target, place)
         return clean, ask_last(exchange(batch.tokens, target, other), other, place)
@@ -179,7 +180,7 @@ class Majority(TaskDefaults):
         )
         return clean, corrupt
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         counts = torch.nn.functional.one_hot(batch.tokens, self.n_common).sum(dim=1)
         return point_mass(counts.argmax(dim=1), self.vocab_size)
 

@@ -52,7 +52,8 @@ class LabelledTask(Task, Protocol):
 class TaskDefaults:
     """Defaults of a task without relation, with consecutive positions and a certain answer.
 
-    A task gives `draw` (clean sequences) and `clean_law` (their law); label noise is added here.
+    A task gives `draw` (clean sequences) and their law: `last_law` where one question stands at
+    the end, else `clean_law`. Label noise is added here.
     """
 
     name: ClassVar[str]
@@ -93,6 +94,10 @@ class TaskDefaults:
 
     def clean_law(self, batch: Batch) -> Float[Tensor, "asked vocab"] | None:
         """`law` without label noise."""
+        return self.last_law(batch)[batch.targets[:, -1] != IGNORE]
+
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+        """The law after the last token of every sequence, without label noise."""
         raise NotImplementedError
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
@@ -251,10 +256,11 @@ def last_place(
     return torch.where(last >= 0, stride * last + inside, -1)
 
 
-def last_seen(tokens: Int[Tensor, "n pos"], targets: Int[Tensor, "n pos"]) -> Int[Tensor, "n pos"]:
+def last_seen(
+    tokens: Int[Tensor, "n pos"], targets: Int[Tensor, "n pos"], vocab_size: int
+) -> Int[Tensor, "n pos"]:
     """For every asked position, the last place up to it that shows the target; -1: none does."""
-    known = 1 + int(max(tokens.max(), targets.max()))
-    last = torch.full((len(tokens), known), -1)
+    last = torch.full((len(tokens), vocab_size), -1)
     place = torch.full_like(tokens, -1)
     for t in range(tokens.shape[1]):
         last.scatter_(1, tokens[:, t : t + 1], t)

@@ -176,7 +176,7 @@ class Fragments(TaskDefaults):
         target = rules[row, self.depth * (chain + 1) - 1, 3]
         return ask_last(tokens, target, last_place(tokens, target))
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         tokens = batch.tokens
         length = tokens.shape[1]
         place = torch.arange(length)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float
 from imir_detect.tasks.base import Batch
-from imir_detect.tasks.blocks import Offsets, place_query, random_order
+from imir_detect.tasks.blocks import Offsets, place_unlike_blocks, random_order
 from imir_detect.tasks.checks import (
     Rule,
     at_least,
@@ -101,13 +101,8 @@ class PermutationInversion(BlockTask):
             values = keys.roll(-1, dims=1)
         else:
             values = keys.gather(1, random_order(n, m, generator=g))
-        block = place_query(
-            n,
-            self.n_blocks,
-            self.burstiness,
-            torch.ones(n, dtype=torch.bool),
-            never_first=self.query_never_first,
-            generator=g,
+        block = place_unlike_blocks(
+            n, self.n_blocks, self.burstiness, never_first=self.query_never_first, generator=g
         )
         context = torch.stack([keys.gather(1, block), values.gather(1, block)], dim=-1)
         places = self.place(n, generator=g)
@@ -122,7 +117,7 @@ class PermutationInversion(BlockTask):
         )
         return clean, corrupt
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         context, query = batch.tokens[:, :-1], batch.tokens[:, -1]
         end = last_place(context[:, 1::2], query, 2, 1)
         answer = context.gather(1, (end - 1).clamp(min=0)[:, None])[:, 0]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float
 from imir_detect.tasks.base import Batch
-from imir_detect.tasks.blocks import Offsets, place_query, random_order
+from imir_detect.tasks.blocks import Offsets, place_unlike_blocks, random_order
 from imir_detect.tasks.checks import (
     at_least,
     enough_rare,
@@ -90,13 +90,8 @@ class IndirectObject(BlockTask):
         slots = self.n_blocks - self.burstiness + 1
         names = self.n_fixed + random_order(n, self.n_rare, generator=g)[:, : 2 * slots]
         names = names.view(n, slots, 2)
-        block = place_query(
-            n,
-            self.n_blocks,
-            self.burstiness,
-            torch.ones(n, dtype=torch.bool),
-            never_first=self.query_never_first,
-            generator=g,
+        block = place_unlike_blocks(
+            n, self.n_blocks, self.burstiness, never_first=self.query_never_first, generator=g
         )
         second = torch.randint(2, (n, 1), generator=g)  # which name of its sentence is subject
         context = torch.empty(n, self.n_blocks, 4, dtype=torch.long)
@@ -116,7 +111,7 @@ class IndirectObject(BlockTask):
         )
         return clean, corrupt
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         sentences = batch.tokens[:, :-2].reshape(len(batch), -1, 4)[..., [0, 2]]
         hit = sentences == batch.tokens[:, -2, None, None]
         pair = sentences[torch.arange(len(batch)), _last(hit.any(dim=-1))]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float, Int
 from imir_detect.tasks.base import Batch
-from imir_detect.tasks.blocks import Offsets, place_query, random_order
+from imir_detect.tasks.blocks import Offsets, place_unlike_blocks, random_order
 from imir_detect.tasks.checks import (
     Rule,
     at_least,
@@ -139,13 +139,8 @@ class KHop(BlockTask):
             cycle = tokens[:, start : start + self.distractors]
             keys = torch.cat([keys, cycle], dim=1)
             values = torch.cat([values, cycle.roll(-1, dims=1)], dim=1)
-        block = place_query(
-            n,
-            self.n_blocks,
-            self.burstiness,
-            torch.ones(n, dtype=torch.bool),
-            never_first=self.query_never_first,
-            generator=g,
+        block = place_unlike_blocks(
+            n, self.n_blocks, self.burstiness, never_first=self.query_never_first, generator=g
         )
         context = torch.stack([keys.gather(1, block), values.gather(1, block)], dim=-1)
         places = self.place(n, generator=g)
@@ -177,7 +172,7 @@ class KHop(BlockTask):
         answer = last_place(context[..., 1], target[:, 0], 2, 1)
         return ask_last(tokens, target[:, 0], answer, places)
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         tokens = batch.tokens
         for _ in range(self.hops):
             value, _ = read_value(tokens, 1)

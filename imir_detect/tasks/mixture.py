@@ -152,8 +152,6 @@ class Mixture(TaskDefaults):
         versions: list[Batch] = []
         for index, part in enumerate(self.tasks):
             rows = (kind == index).nonzero()[:, 0]
-            if not len(rows):
-                continue
             made = make(part, len(rows), g)
             while len(versions) < len(made):
                 versions.append(self._blank(n))

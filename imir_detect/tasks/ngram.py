@@ -160,7 +160,7 @@ class InContextNGram(BlockTask):
         )
         return keyed_batch(keys, values, block, self.place(n, generator=g)), keys, values
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         return keyed_law(batch, self.width, torch.ones(self.vocab_size, dtype=torch.bool))
 
     def ceiling(self) -> Ceiling:

@@ -172,7 +172,7 @@ class AssociativeRecall(BlockTask):
             return f"{'KV'[token // self.n_pairs]}{token % self.n_pairs}"
         return f"{'ab'[token % 2]}{token // 2}"
 
-    def clean_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
         """The value shown for the query's key; where none is shown, R's."""
         value, found = read_value(batch.tokens, 1)
         known = self.relation[batch.tokens[:, -1]].clamp(min=0)

@@ -95,7 +95,7 @@ class Sorting(TaskDefaults):
         tokens = torch.cat([items, separator, ordered[:, :-1]], dim=1)
         targets = torch.full_like(tokens, IGNORE)
         targets[:, self.n_items :] = ordered
-        return Batch(tokens, targets, last_seen(tokens, targets))
+        return Batch(tokens, targets, last_seen(tokens, targets, self.vocab_size))
 
     def clean_law(self, batch: Batch) -> Float[Tensor, "asked vocab"]:
         wanted = torch.full_like(batch.tokens, 0)
