@@ -48,7 +48,7 @@ class Mixture(TaskDefaults):
         rules = [
             Rule(len(self.parts) >= 1, "no parts", "at least one", "name some tasks"),
             Rule(
-                len(weights) == len(self.parts) and min(weights) >= 0 and sum(weights) > 0,
+                len(weights) == len(self.parts) and all(w >= 0 for w in weights) and any(weights),
                 f"weights={self.weights} for {len(self.parts)} parts",
                 "a number for every part, none below 0 and not all 0",
                 "mend weights",
