@@ -32,9 +32,10 @@ from imir_detect.tasks.labels import (
 
 @dataclass(frozen=True)
 class ConditionalRetrieval(BlockTask):
-    """Every key of a sequence stands once under every condition, with a value of its own.
+    """Blocks [condition key value], then condition and key; the answer is their value.
 
-    The query gives condition and key; key alone is right one time in `conditions`.
+    Every key of a sequence stands once under every condition, with a value of its own; matching
+    the key alone is right one time in `conditions`.
 
     - `conditions`: tokens 0 .. conditions - 1, the same in all sequences; keys and values are
       rare tokens, drawn anew for each.

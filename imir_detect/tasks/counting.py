@@ -118,8 +118,9 @@ class UnigramCounting(TaskDefaults):
 
 @dataclass(frozen=True)
 class Majority(TaskDefaults):
-    """Two tokens of the vocabulary, drawn for the sequence, in independent fair draws; the one
-    that stands more often is asked at the end.
+    """Independent fair draws of two tokens; the one that stands more often is asked.
+
+    Which two tokens of the vocabulary, every sequence draws anew.
 
     - `n_tokens`: length, odd. `n_common`: vocabulary. `label_noise`: as in recall.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -201,17 +200,30 @@ class Fragments(TaskDefaults):
 
 
 def fragment_circuit(depth: int) -> ExpectedCircuit:
-    """Match both premises across "gives", then one more match for every further rule."""
+    """Match both premises across "gives", then one more match for every further rule.
+
+    The units "after gives" confine the matches to conclusions. "same length" tells a rule of one
+    premise from one of two that ends in it: four back (from the question: three) stands "gives".
+    It fails for a rule of one premise that comes first of all.
+    """
     start = induction(2, gap=1)
-    if depth == 1:
-        return start
-    hops = [f"rule {j + 2}" for j in range(depth - 1)]
-    units = [unit for unit in start.units if unit.name != "copy"]
+    units = [ExpectedUnit("4 back", "shift", 0, 4), *(u for u in start.units if u.name != "copy")]
     edges: list[Edge] = [edge for edge in start.edges if "copy" not in edge]
-    edges += [(match, hops[0], "Q") for match in ("match 1", "match 2")]
-    edges += [("2 back", hop, "K") for hop in hops]
-    edges += [(a, b, "Q") for a, b in pairwise(hops)]
-    edges += [(hops[-1], "copy", "V"), ("copy", LOGITS, "out")]
-    units += [ExpectedUnit(hop, "match", j + 2) for j, hop in enumerate(hops)]
+    edges += [("4 back", "same length", "K"), ("3 back", "same length", "Q")]
+    head = ["match 1", "match 2", "same length"]
+    units.append(ExpectedUnit("same length", "match", 1))
+    for rule in range(1, depth + 1):
+        if rule > 1:
+            hop = f"rule {rule}"
+            edges += [("2 back", hop, "K"), *((unit, hop, "Q") for unit in head)]
+            units.append(ExpectedUnit(hop, "match", rule))
+            head = [hop]
+        guard = f"after gives, rule {rule}"
+        units.append(ExpectedUnit(guard, "match", rule))
+        edges.append(("1 back", guard, "K"))
+        head.append(guard)
     units.append(ExpectedUnit("copy", "copy", depth))
-    return ExpectedCircuit("k_hop", tuple(units), tuple(edges))
+    edges += [*((unit, "copy", "V") for unit in head), ("copy", LOGITS, "out")]
+    kind = "k_hop" if depth > 1 else "induction_long_prefix"
+    covers = "all but a question of one premise whose rule comes first"
+    return ExpectedCircuit(kind, tuple(units), tuple(edges), covers=covers)

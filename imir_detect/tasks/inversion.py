@@ -23,7 +23,7 @@ from imir_detect.tasks.checks import (
     shares,
 )
 from imir_detect.tasks.family import BlockTask, ask_last, last_place, point_mass
-from imir_detect.tasks.labels import LOGITS, Edge, ExpectedCircuit, ExpectedUnit
+from imir_detect.tasks.labels import LOGITS, Edge, ExpectedCircuit, ExpectedUnit, at_places
 
 Structure = Literal["cycle", "permutation"]
 STRUCTURES: tuple[Structure, ...] = ("cycle", "permutation")
@@ -31,7 +31,7 @@ STRUCTURES: tuple[Structure, ...] = ("cycle", "permutation")
 
 @dataclass(frozen=True)
 class PermutationInversion(BlockTask):
-    """A map read backwards; keys and values are the same items.
+    """Blocks [x pi(x)], then y; the answer is the x with pi(x) = y.
 
     The query stands in the context twice, as a value and as a key (once as both, at a fixed
     point): a model must tell the two places of a block apart.
@@ -88,7 +88,10 @@ class PermutationInversion(BlockTask):
 
     @property
     def expected_circuits(self) -> tuple[ExpectedCircuit, ...]:
-        return (backward_retrieval(),)
+        circuit = backward_retrieval()
+        if self.offsets == "consecutive":
+            circuit = at_places(circuit, "the value's place", ["same token"])
+        return (circuit,)
 
     def draw(self, n: int, *, generator: torch.Generator) -> Batch:
         return self.pairs(n, generator=generator)[0]
@@ -127,7 +130,8 @@ class PermutationInversion(BlockTask):
 def backward_retrieval() -> ExpectedCircuit:
     """Attend to the query's token where it is a value, and copy what stood before it.
 
-    The key's token reaches the value's place through a shift of stage 0, read as value.
+    The key's token reaches the value's place through a shift of stage 0, read as value. The query
+    also stands where it is a key; with consecutive positions, the places tell the two apart.
     """
     units = (
         ExpectedUnit("1 back", "shift", 0, 1),

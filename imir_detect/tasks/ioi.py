@@ -25,7 +25,7 @@ from imir_detect.tasks.checks import (
     shares,
 )
 from imir_detect.tasks.family import BlockTask, ask_last, point_mass
-from imir_detect.tasks.labels import LOGITS, Edge, ExpectedCircuit, ExpectedUnit
+from imir_detect.tasks.labels import LOGITS, Edge, ExpectedCircuit, ExpectedUnit, at_places
 
 AND, WENT, GAVE = 0, 1, 2
 NAMES = (
@@ -78,7 +78,7 @@ class IndirectObject(BlockTask):
 
     @property
     def expected_circuits(self) -> tuple[ExpectedCircuit, ...]:
-        circuits = (both_directions(),)
+        circuits = (both_directions(self.offsets == "consecutive"),)
         return (name_mover(), *circuits) if self.n_blocks == self.burstiness else circuits
 
     def draw(self, n: int, *, generator: torch.Generator) -> Batch:
@@ -145,12 +145,13 @@ def name_mover() -> ExpectedCircuit:
     return ExpectedCircuit("duplicate_token", units, edges)
 
 
-def both_directions() -> ExpectedCircuit:
+def both_directions(consecutive: bool) -> ExpectedCircuit:
     """Skip induction forwards, retrieval backwards: the subject stands first, or second.
 
     A shift of two joins the names of a sentence at its second name. Where the subject is first,
     that place is found by a match through the shift, and its own name copied; where it is second,
-    by a match on its own name, and the shifted one copied.
+    by a match on its own name, and the shifted one copied. Consecutive sentences need the place,
+    since "two back" does not stop at a sentence's start.
     """
     units = (
         ExpectedUnit("2 back", "shift", 0, 2),
@@ -170,4 +171,6 @@ def both_directions() -> ExpectedCircuit:
         ("copy own name", LOGITS, "out"),
         ("copy shifted name", LOGITS, "out"),
     )
-    return ExpectedCircuit("skip", units, edges)
+    circuit = ExpectedCircuit("skip", units, edges)
+    matches = ["subject was first", "subject was second"]
+    return at_places(circuit, "a second name", matches) if consecutive else circuit

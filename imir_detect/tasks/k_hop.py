@@ -24,20 +24,24 @@ from imir_detect.tasks.checks import (
 )
 from imir_detect.tasks.family import BlockTask, ask_last, last_place, point_mass
 from imir_detect.tasks.keyed import read_value
-from imir_detect.tasks.labels import LOGITS, Edge, ExpectedCircuit, ExpectedUnit, induction
+from imir_detect.tasks.labels import LOGITS, Edge, ExpectedCircuit, ExpectedUnit, at_places
 
 Structure = Literal["cycle", "permutation", "chain"]
 STRUCTURES: tuple[Structure, ...] = ("cycle", "permutation", "chain")
+VALUE_PLACE = "the value's place"
 
 
 @dataclass(frozen=True)
 class KHop(BlockTask):
-    """k hops along a map that every sequence draws anew.
+    """Blocks [x pi(x)], then an item; the answer is reached by k steps of pi.
+
+    Every sequence draws its map pi anew.
 
     - `hops`: k, from 1 to 4. `n_blocks`: complete blocks, repeats and distractors included.
     - `structure`: "cycle": pi is one cycle through all items; "permutation": any permutation,
       fixed points included; "chain": x_0 -> x_1 -> ..., open at the end, asked where k steps are
       left.
+      On a cycle of m links, k steps forward are m - k steps back: a second way to solve it.
     - `distractors`: blocks on a cycle of their own, which no question enters (0, or at least 2).
     - `burstiness`: how often the block of the first hop stands in the context.
     - `n_rare`: at least twice the items; with fewer, a model learns a shortcut (every item is
@@ -106,9 +110,11 @@ class KHop(BlockTask):
 
     @property
     def expected_circuits(self) -> tuple[ExpectedCircuit, ...]:
-        if self.hops == 1:
-            return (induction(),)
-        return k_hop_circuits(self.hops)
+        circuits = k_hop_circuits(self.hops)
+        if self.offsets != "consecutive":
+            return circuits
+        hops = [f"hop {h + 1}" for h in range(self.hops)]
+        return tuple(at_places(circuit, VALUE_PLACE, hops) for circuit in circuits)
 
     def draw(self, n: int, *, generator: torch.Generator) -> Batch:
         return self._draw(n, generator)[0]
@@ -191,7 +197,7 @@ def _walk(
 
 
 def k_hop_circuits(hops: int) -> tuple[ExpectedCircuit, ...]:
-    """The canonical k-hop circuit; for two hops also the one of two anti-matches.
+    """The canonical k-hop circuit (for one hop: induction); for two hops also two anti-matches.
 
     Canonical: a shift, one match a hop (keys read through the shift, queries through the match
     before), and a copy. It fails where the asked block stands first (token 0 attends to itself),
@@ -207,6 +213,7 @@ def k_hop_circuits(hops: int) -> tuple[ExpectedCircuit, ...]:
         edges += [(matches[-1], "copy", "V"), ("copy", LOGITS, "out")]
         units.append(ExpectedUnit("copy", "copy", hops))
         aid = ExpectedUnit("not itself", "no_self_match", 1)
-        return ExpectedCircuit("k_hop", tuple(units), tuple(edges), aids=(aid,))
+        word = "k_hop" if hops > 1 else "induction"
+        return ExpectedCircuit(word, tuple(units), tuple(edges), aids=(aid,))
 
     return (chain("match"), chain("anti_match")) if hops == 2 else (chain("match"),)

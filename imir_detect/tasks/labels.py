@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from imir_detect.errors import InvalidArgumentError
 
 UnitKind = Literal[
-    "shift", "match", "anti_match", "no_self_match", "copy", "associate", "suppress", "gather"
+    "shift",
+    "match",
+    "anti_match",
+    "no_self_match",
+    "copy",
+    "associate",
+    "suppress",
+    "gather",
+    "place",
 ]
 UNIT_KINDS: tuple[UnitKind, ...] = (
     "shift",
@@ -20,6 +28,7 @@ UNIT_KINDS: tuple[UnitKind, ...] = (
     "associate",
     "suppress",
     "gather",
+    "place",
 )
 Port = Literal["Q", "K", "V", "out"]
 Edge = tuple[str, str, Port]
@@ -96,8 +105,9 @@ class Assumptions:
 class ExpectedUnit:
     """One part of a circuit; `stage` is the layer in the shallowest model, counted from 0.
 
-    `kind` is a word of the circuit grammar (shift, match, ...), or "gather": a head that averages
-    what it attends to, which no unit of the grammar names. `offset` is a shift's.
+    `kind` is a word of the circuit grammar (shift, match, ...), or one of two that no unit of the
+    grammar names: "gather", a head that averages what it attends to, and "place", a preference
+    for certain places of a block, read from the positions. `offset` is a shift's.
     """
 
     name: str
@@ -161,6 +171,20 @@ class ExpectedCircuit:
         parts += [f"  {a} -> {b} ({port})" for a, b, port in self.edges]
         parts += [f"  aid: {unit.name} [{unit.kind}]" for unit in self.aids]
         return "\n".join(parts)
+
+
+def at_places(circuit: ExpectedCircuit, name: str, matches: Sequence[str]) -> ExpectedCircuit:
+    """The same circuit, its matches confined to places of a kind, which it reads as keys.
+
+    Consecutive blocks need it where a token may stand at any place of a block: "one back" does
+    not stop at the block's start.
+    """
+    edges: list[Edge] = [(name, match, "K") for match in matches]
+    return replace(
+        circuit,
+        units=(ExpectedUnit(name, "place", 0), *circuit.units),
+        edges=(*edges, *circuit.edges),
+    )
 
 
 # -- circuits that several tasks share ------------------------------------------------------------

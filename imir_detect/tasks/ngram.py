@@ -33,7 +33,9 @@ MOST_KEYS = 4096  # keys that the stems may spell; one sequence draws its keys a
 
 @dataclass(frozen=True)
 class InContextNGram(BlockTask):
-    """n-grams of tokens that are rare throughout: every sequence makes its own.
+    """Blocks of n tokens, then the first n - 1 of one again; the answer is its last.
+
+    Tokens are rare throughout: every sequence makes its own n-grams.
 
     - `block_length`: n, from 2 (recall) to 4. `n_blocks`: complete blocks.
     - `stems`: tokens of which a sequence spells its keys; None: as few as leave at least twice

@@ -41,7 +41,7 @@ from imir_detect.tasks.labels import (
 
 @dataclass(frozen=True)
 class AssociativeRecall(BlockTask):
-    """Associative recall with every knob of the family that applies to it.
+    """Blocks of a key and a value, then a key; the answer is its value.
 
     Tokens 0 .. n_common - 1 are common, the next n_rare are rare. With `directed` False, common
     tokens 2i and 2i + 1 are each other's partner (R is an involution); with True, the first half

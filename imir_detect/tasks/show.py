@@ -19,7 +19,7 @@ def summary(name: str) -> str:
     """The first sentence of a task's description.
 
     >>> summary("ngram")
-    'n-grams of tokens that are rare throughout: every sequence makes its own.'
+    'Blocks of n tokens, then the first n - 1 of one again; the answer is its last.'
     """
     text = " ".join((REGISTRY[name].__doc__ or "").split("\n\n")[0].split())
     return text.split(". ")[0].rstrip(".") + "."
@@ -57,7 +57,7 @@ def knob_rows(name: str) -> list[Row]:
     """One row per knob of a task, with its default."""
     defaults = make_task(name)
     return [
-        {"knob": field.name, "default": _plain(getattr(defaults, field.name))}
+        {"knob": field.name, "default": repr(getattr(defaults, field.name))}
         for field in fields(defaults)  # type: ignore[arg-type]
     ]
 
@@ -78,7 +78,7 @@ def show_task(task: str | LabelledTask, *, examples: int = 3, seed: int = 0) -> 
         parts += ["", "Circuits that solve it (alternatives)"]
         for circuit in made.expected_circuits:
             parts += [f"  {line}" for line in str(circuit).splitlines()]
-    knobs = ", ".join(f"{f.name}={_plain(getattr(made, f.name))}" for f in fields(made))
+    knobs = ", ".join(f"{f.name}={getattr(made, f.name)!r}" for f in fields(made))
     return "\n".join([*parts, "", f"Knobs: {knobs}"])
 
 
@@ -132,7 +132,7 @@ def ceiling_lines(task: Any, *, n: int = 256, seed: int = 0) -> list[str]:
     if law is None:
         return ["not closed"]
     accuracy = float(law.max(dim=1).values.mean())
-    loss = float(-(law * law.clamp(min=1e-300).log()).sum(dim=1).mean())
+    loss = abs(float((law * law.clamp(min=1e-300).log()).sum(dim=1).mean()))
     return [f"by the exact law on {len(law)} questions: accuracy {accuracy:.3f}, loss {loss:.3f}"]
 
 
@@ -157,7 +157,3 @@ def text_table(rows: Sequence[Row]) -> str:
     width = {h: max(len(h), *(len(row[h]) for row in rows)) for h in heads}
     lines = [{h: h for h in heads}, {h: "-" * width[h] for h in heads}, *rows]
     return "\n".join("  ".join(line[h].ljust(width[h]) for h in heads).rstrip() for line in lines)
-
-
-def _plain(value: Any) -> str:
-    return repr(value)

@@ -97,6 +97,9 @@ class Sorting(TaskDefaults):
         targets[:, self.n_items :] = ordered
         return Batch(tokens, targets, last_seen(tokens, targets, self.vocab_size))
 
+    def token_name(self, token: int) -> str:
+        return "|" if token == self.n_common else f"n{token}"
+
     def clean_law(self, batch: Batch) -> Float[Tensor, "asked vocab"]:
         wanted = torch.full_like(batch.tokens, 0)
         wanted[:, self.n_items :] = batch.tokens[:, : self.n_items].sort(dim=1).values

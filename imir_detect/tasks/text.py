@@ -87,7 +87,7 @@ class RepeatedText(TaskDefaults):
     @property
     def expected_circuits(self) -> tuple[ExpectedCircuit, ...]:
         part = "words that stand once in the window"
-        return (induction(covers=part), induction(2))
+        return (induction(covers=part), induction(2, covers="word pairs that stand once in it"))
 
     def draw(self, n: int, *, generator: torch.Generator) -> Batch:
         window = self._windows(n, generator)
