@@ -142,5 +142,5 @@ def test_a_text_that_cannot_be_read_or_has_one_word_says_so(tmp_path: Path) -> N
 
 
 def test_an_unknown_task_names_those_that_there_are() -> None:
-    with pytest.raises(ImirError, match=r"automaton, conditional, .*unigram"):
+    with pytest.raises(ImirError, match=r"automaton, .*unigram"):
         make_task("recal")
