@@ -39,6 +39,8 @@ def _until(accuracy: float, steps: int = 3000, **changes: Any) -> Recipe:
 
 MLP = {"d_mlp": 256, "norm": "LN"}
 
+DEEP = {"n_layers": 3, "n_heads": 2, "norm": "LN"}
+
 RECIPES: dict[str, TaskRecipe] = {
     "recall": TaskRecipe("recall", {"variability": 0.5}, recipe=_until(0.99)),
     "ngram-2": TaskRecipe("ngram", {"block_length": 2}, recipe=_until(0.99)),
@@ -48,20 +50,22 @@ RECIPES: dict[str, TaskRecipe] = {
     "k_hop-2": TaskRecipe("k_hop", {"hops": 2}, {"n_layers": 3}, _until(0.99, 4000)),
     "k_hop-3": TaskRecipe("k_hop", {"hops": 3}, {"n_layers": 4}, _until(0.99, 4000)),
     "k_hop-4": TaskRecipe("k_hop", {"hops": 4}, {"n_layers": 5}, _until(0.99, 4000)),
-    "ioi-1": TaskRecipe("ioi", {"n_blocks": 1}, recipe=_until(0.99)),
-    "ioi-2": TaskRecipe("ioi", {"n_blocks": 2}, {"n_heads": 2, "n_layers": 3}, _until(0.99)),
-    "conditional": TaskRecipe("conditional", {}, {"n_heads": 2}, _until(0.99)),
-    "inversion": TaskRecipe("inversion", {}, {"n_heads": 2}, _until(0.99)),
-    "automaton": TaskRecipe("automaton", {}, {"n_heads": 4, **MLP}, _until(0.9, 2500)),
-    "fragments-1": TaskRecipe("fragments", {}, {"n_heads": 4}, _until(0.99)),
+    "ioi-1": TaskRecipe("ioi", {"n_blocks": 1}, DEEP, _until(0.99, 1500)),
+    "ioi-2": TaskRecipe("ioi", {"n_blocks": 2}, DEEP, _until(0.99, 1500)),
+    "conditional": TaskRecipe(
+        "conditional", {"n_blocks": 6, "n_rare": 32}, {"n_heads": 4}, _until(0.99, 2500)
+    ),
+    "inversion": TaskRecipe("inversion", {}, {"n_heads": 2}, _until(0.99, 2500)),
+    "automaton": TaskRecipe("automaton", {}, {"n_heads": 4, **MLP}, _until(0.9, 1500)),
+    "fragments-1": TaskRecipe("fragments", {}, {"n_heads": 4}, _until(0.99, 2000)),
     "fragments-2": TaskRecipe(
         "fragments",
         {"depth": 2, "n_blocks": 8, "binary": 2},
         {"n_heads": 4, "n_layers": 3},
-        _until(0.99),
+        _until(0.99, 2000),
     ),
-    "text": TaskRecipe("text", {}, {"n_heads": 2}, _until(0.98, 2000)),
-    "mixture": TaskRecipe("mixture", {}, {"n_heads": 2}, _until(0.99, 2000)),
+    "text": TaskRecipe("text", {}, {"n_heads": 2}, _until(0.98, 1500)),
+    "mixture": TaskRecipe("mixture", {}, {"n_heads": 2}, _until(0.99, 1500)),
     "copy_last": TaskRecipe("copy_last", {}, {"n_layers": 1}, _until(0.995, 1000)),
     "offset_copy": TaskRecipe("offset_copy", {}, {"n_layers": 1}, _until(0.995, 1000)),
     "unigram": TaskRecipe("unigram", {}, {"n_layers": 1, **MLP}, _until(0.9, 1000)),
