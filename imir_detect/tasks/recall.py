@@ -7,7 +7,7 @@ use different tokens, so that the answer in context is unambiguous.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -194,8 +194,10 @@ class AssociativeRecall(BlockTask):
 
         Fresh queries are rare or common in the proportion in which the task makes fresh
         associations of them, f_r : (1 - f_r) f_v; where it makes none, common with a value that
-        is not R's. Other blocks follow the task's law; where common tokens run out, fillers of
-        the `iwl` probe keep R's value.
+        is not R's. The block stands once, whatever the burstiness: where it stands twice, its
+        value is the one that repeats, and a model can find that without looking at the query.
+        Other blocks follow the task's law; where common tokens run out, fillers of the `iwl`
+        probe keep R's value.
         """
         g = generator
         if axis == "iwl" and not self.n_common:
@@ -211,7 +213,8 @@ class AssociativeRecall(BlockTask):
         else:
             rare[:, 0] = False
         fresh[:, 0] = axis == "icl"
-        return self._assemble(rare, fresh, torch.full((n,), axis == "icl"), generator=g)[0]
+        shown = torch.full((n,), axis == "icl")
+        return replace(self, burstiness=1)._assemble(rare, fresh, shown, generator=g)[0]
 
     def pairs(self, n: int, *, generator: torch.Generator) -> tuple[Batch, Batch]:
         """Clean sequences, and the same ones asked for another block's key.
