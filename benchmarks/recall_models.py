@@ -4,8 +4,9 @@
     python benchmarks/recall_models.py score  --split final --folder runs/recall
 
 The development split was looked at while the detector was written, and so was the held-out split
-after its first score (see docs/verdict.md); the final split was not. No two share a seed. `score` prints one row a model (behaviour measured,
-label with the relation given and without it) and writes benchmarks/results/recall_models_SPLIT.csv.
+after its first score; the final split was not. No two share a seed. `score` prints one row a model
+(behaviour measured, label with the relation given and without it) and writes
+benchmarks/results/recall_models_SPLIT.csv.
 """
 
 from __future__ import annotations
