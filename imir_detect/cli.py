@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from imir_detect.errors import ImirError, UnreadableFileError
-from imir_detect.result import Report
+from imir_detect.result import Report, cell_text
 from imir_detect.zoo import SHIPPED, shipped_folder
 
 app = typer.Typer(

@@ -39,7 +39,7 @@ def test_tasks_are_listed_and_shown() -> None:
     assert "k_hop" in listed.output
     shown = runner.invoke(app, ["tasks", "show", "recall"])
     assert shown.exit_code == 0, shown.output
-    assert "ceiling" in shown.output
+    assert "Ceiling" in shown.output
 
 
 @pytest.mark.parametrize(
