@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeVar
 
 import torch
@@ -83,7 +84,7 @@ class Elimination:
     @property
     def rises(self) -> tuple[float, ...]:
         """Rise of the loss at each removal."""
-        return tuple(b - a for a, b in zip(self.losses, self.losses[1:], strict=False))
+        return tuple(b - a for a, b in pairwise(self.losses))
 
     def circuit(self, names: Sequence[Name]) -> tuple[Name, ...]:
         """Names of the directions that are left."""

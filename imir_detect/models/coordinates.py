@@ -20,6 +20,7 @@ from torch import Tensor
 from imir_detect._typing import Float, Int
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.basis import Coefficients, Frame
+from imir_detect.linalg import ROUNDOFF
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,13 @@ def logits(c: Coefficients, data: Kernels) -> Float[Tensor, "batch vocab"]:
 def loss(c: Coefficients, data: Kernels) -> Float[Tensor, ""]:
     """Mean cross-entropy (nats) at the last position."""
     return torch.nn.functional.cross_entropy(logits(c, data), data.answers)
+
+
+def accuracy(logits: Float[Tensor, "*batch vocab"], answers: Int[Tensor, "*batch"]) -> float:
+    """Share of answers whose logit is the largest. Ties, up to round-off, count as wrong."""
+    right = logits.gather(-1, answers[..., None])[..., 0]
+    others = logits.scatter(-1, answers[..., None], float("-inf")).max(-1).values
+    return float((right - others > ROUNDOFF).double().mean())
 
 
 def zeros(frame: Frame, *, dtype: torch.dtype = torch.float64) -> Coefficients:

@@ -18,9 +18,12 @@ from imir_detect.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class HopSequences:
-    """`sample(n, generator=...)` gives (tokens (n, 2 n_items + 1), answers (n)).
+    """`sample(n, generator)` gives tokens (n, 2 n_items + 1), answers (n), positions or None.
 
-    `query_never_first`: the query's block is not the first one.
+    `query_never_first`: the query's block is not the first one. `spread`: blocks stand at
+    random places, no two of them neighbours, so that "one back" never
+    leaves a block and only distances inside a block carry meaning; else positions are
+    consecutive, and the token after an item's second showing misleads.
 
     >>> HopSequences(n_items=4, vocab=8).length
     9
@@ -30,6 +33,7 @@ class HopSequences:
     vocab: int = 12
     hops: int = 2
     query_never_first: bool = False
+    spread: bool = True
 
     def __post_init__(self) -> None:
         if self.vocab < 2 * self.n_items or not 1 <= self.hops < self.n_items:
@@ -44,10 +48,16 @@ class HopSequences:
     def length(self) -> int:
         return 2 * self.n_items + 1
 
+    @property
+    def n_positions(self) -> int:
+        return 4 * (self.n_items + 1) if self.spread else self.length
+
     def sample(
-        self, n: int, *, generator: torch.Generator
-    ) -> tuple[Int[torch.Tensor, "n pos"], Int[torch.Tensor, " n"]]:
-        """n sequences and their answers."""
+        self, n: int, generator: torch.Generator
+    ) -> tuple[
+        Int[torch.Tensor, "n pos"], Int[torch.Tensor, " n"], Int[torch.Tensor, "n pos"] | None
+    ]:
+        """n sequences, their answers and their positions."""
 
         def order(size: int) -> torch.Tensor:
             return torch.rand(n, size, generator=generator).argsort(1)
@@ -61,4 +71,13 @@ class HopSequences:
         item = place.gather(1, asked)
         query = cycle.gather(1, item)
         answer = cycle.gather(1, (item + self.hops) % self.n_items)[:, 0]
-        return torch.cat([torch.stack([first, second], -1).flatten(1), query], 1), answer
+        tokens = torch.cat([torch.stack([first, second], -1).flatten(1), query], 1)
+        if not self.spread:
+            return tokens, answer, None
+        # Sorted distinct starts of n + 1 blocks, each with two positions to itself and one empty;
+        # blocks take them in random order.
+        count = self.n_items + 1
+        free = order(self.n_positions - 2 * count)[:, :count].sort(1).values
+        starts = (free + 2 * torch.arange(count)).gather(1, order(count))
+        places = starts.repeat_interleave(2, 1)[:, : self.length] + torch.arange(self.length) % 2
+        return tokens, answer, places

@@ -74,6 +74,10 @@ class IdealisedModel:
         """The trained tensors: attention of every layer, then the output matrix."""
         return (*self.attention, self.output)
 
+    def parameters_apart(self) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Attention of every layer and the output matrix, as `Frame.project` takes them."""
+        return self.attention, self.output
+
     def embed(
         self, tokens: Int[Tensor, "batch pos"], positions: Int[Tensor, "batch pos"] | None = None
     ) -> Float[Tensor, "batch pos d_model"]:

@@ -56,7 +56,7 @@ class CoordinateObjective:
     def evaluate(self, alive: Bool[Tensor, " direction"]) -> tuple[float, float]:
         found = self._run(alive).logits
         loss = torch.nn.functional.cross_entropy(found, self.data.answers)
-        return float(loss), float((found.argmax(-1) == self.data.answers).double().mean())
+        return float(loss), co.accuracy(found, self.data.answers)
 
     # -- exact, batched ----------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from imir_detect.models.idealised import from_coefficients, idealised
 from imir_detect.models.objective import CoordinateObjective
 
 RELATION = torch.tensor([1, 0, 3, 2, -1, -1, -1, -1])
-HOP = HopSequences(n_items=4, vocab=8)
+HOP = HopSequences(n_items=4, vocab=8, spread=False)
 
 
 def case(layers=3, heads=1, centring="none", seed=0, positions=9, **chosen):
@@ -22,7 +24,7 @@ def case(layers=3, heads=1, centring="none", seed=0, positions=9, **chosen):
     g = torch.Generator().manual_seed(seed)
     zero = co.zeros(frame)
     c = zero.like(0.7 * torch.randn(len(zero.flat()), generator=g, dtype=torch.float64))
-    tokens, answers = HOP.sample(12, generator=g)
+    tokens, answers, _ = HOP.sample(12, g)
     return model, frame, c, tokens, answers
 
 
@@ -99,11 +101,11 @@ def test_overlapping_paths_are_refused() -> None:
     model = idealised(8, 9, 2, values="random")
     frame = model.frame(selections(RELATION, 9))
     with pytest.raises(InvalidArgumentError, match="only where paths are separated"):
-        co.kernels(frame, *HOP.sample(2, generator=torch.Generator()))
+        co.kernels(frame, *HOP.sample(2, torch.Generator()))
 
 
 def test_hop_sequences_follow_their_cycle() -> None:
-    tokens, answers = HOP.sample(200, generator=torch.Generator().manual_seed(0))
+    tokens, answers, _ = HOP.sample(200, torch.Generator().manual_seed(0))
     for row, answer in zip(tokens.tolist(), answers.tolist(), strict=True):
         step = dict(zip(row[0:8:2], row[1:8:2], strict=True))
         assert len(step) == 4
@@ -114,8 +116,19 @@ def test_hop_sequences_follow_their_cycle() -> None:
 
 def test_the_querys_block_can_be_kept_from_the_first_place() -> None:
     hop = HopSequences(n_items=3, vocab=6, query_never_first=True)
-    tokens, _ = hop.sample(200, generator=torch.Generator().manual_seed(0))
+    tokens, _, _ = hop.sample(200, torch.Generator().manual_seed(0))
     assert not bool((tokens[:, 0] == tokens[:, -1]).any())
+
+
+def test_spread_blocks_are_never_neighbours() -> None:
+    hop = HopSequences(n_items=3, vocab=6)
+    _, _, places = hop.sample(100, torch.Generator().manual_seed(0))
+    for row in places.tolist():
+        blocks = [row[i : i + 2] for i in range(0, 7, 2)]
+        assert all(b[-1] == b[0] + len(b) - 1 for b in blocks)
+        starts = sorted(b[0] for b in blocks)
+        assert all(b - a >= 3 for a, b in pairwise(starts))
+    assert int(places.max()) < hop.n_positions == 16
 
 
 def test_a_vocabulary_that_teaches_a_shortcut_is_refused() -> None:
