@@ -5,13 +5,13 @@ python benchmarks/paper/lottery_ticket.py [--quick]
 
 from __future__ import annotations
 
-import torch
 from _table import Clock, figure, options, save
 
 from imir_detect.frame.relations import cycle, selections
 from imir_detect.models import coordinates as co
 from imir_detect.models.idealised import from_coefficients, idealised
 from imir_detect.tasks.recall import AssociativeRecall
+from imir_detect.theory.ring import ring_positions
 from imir_detect.training.constrained import Plan, train_coordinates, train_weights
 from imir_detect.training.curves import emergence_step, time_stretch
 
@@ -25,12 +25,8 @@ def ring(task: AssociativeRecall, n_positions: int):
 
     def sample(n, generator):
         batch = task.sample(n, generator=generator)
-        cells = torch.rand(n, n_positions // 2, generator=generator).argsort(1)
-        starts = 2 * cells[:, : task.n_blocks + 1]
-        inside = torch.arange(task.length) % 2
-        places = starts.repeat_interleave(2, 1)[:, : task.length] + inside
-        turn = torch.randint(n_positions, (n, 1), generator=generator)
-        return batch.tokens, batch.targets[:, -1], (places + turn) % n_positions
+        places = ring_positions(n, task.n_blocks, n_positions, generator=generator)
+        return batch.tokens, batch.targets[:, -1], places
 
     return sample
 

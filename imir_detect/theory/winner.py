@@ -19,13 +19,14 @@ from torch import Tensor
 
 from imir_detect._typing import Float, Int
 from imir_detect.errors import InvalidArgumentError
-from imir_detect.frame.names import SHIFT_1, TOKEN_IDENTITY
-from imir_detect.frame.relations import selections
+from imir_detect.frame.names import TOKEN_IDENTITY
+from imir_detect.frame.relations import cycle, selections
 from imir_detect.models.idealised import IdealisedModel, idealised
 from imir_detect.tasks.base import Task
 from imir_detect.tasks.recall import AssociativeRecall
 from imir_detect.theory.assumptions import require
 from imir_detect.theory.reduced import Reduced, gradient
+from imir_detect.theory.ring import ring_positions
 
 PREDICTORS = ("alpha", "beta", "alpha + beta")
 
@@ -127,21 +128,23 @@ def race_weights(
 ) -> Race:
     """The full idealised model from W ~ N(0, scale^2), by descent on all weights.
 
-    Layer 0 has `heads` trained heads; of layer 1 one is trained and the others stay at zero.
+    Positions lie on a ring (`theory.ring`), so that every entry of M counts alike. Layer 0 has
+    `heads` trained heads; of layer 1 one is trained and the others stay at zero.
     """
     recall = _checked(task)
+    places = 2 * recall.n_blocks + 4
     model = idealised(
-        recall.vocab_size, recall.length, 2, heads, scale=scale, seed=seed, dtype=torch.float32
+        recall.vocab_size, places, 2, heads, scale=scale, seed=seed, dtype=torch.float32
     )
     second = model.attention[1].clone()
     second[1:] = 0.0
     small = 0.1 * model.output / scale  # the read-out starts small: it is not what is raced
     model = model.with_weights((model.attention[0], second), small)
-    chosen = selections(recall.relation, recall.length, shifts=1, per_class=False)
+    chosen = selections(recall.relation, places, per_class=False)
     frame = model.frame(chosen)
     names = list(chosen)
-    shift, match = names.index(SHIFT_1), names.index(TOKEN_IDENTITY)
-    weights = (float(chosen[SHIFT_1].norm()), float(chosen[TOKEN_IDENTITY].norm()))
+    shift, match = names.index(cycle(1)), names.index(TOKEN_IDENTITY)
+    weights = (float(chosen[cycle(1)].norm()), float(chosen[TOKEN_IDENTITY].norm()))
 
     def read(now: IdealisedModel) -> tuple[Tensor, Tensor]:
         c = frame.project(now.attention, now.output)
@@ -153,15 +156,16 @@ def race_weights(
     attention = 0.0
     for step in range(steps):
         data = recall.sample(batch, generator=g)
+        where = ring_positions(batch, recall.n_blocks, places, generator=g)
         live = model.with_weights(tuple(leaves[:-1]), leaves[-1])
         if step % 20 == 0:
             with torch.no_grad():
-                pattern = live.pattern(data.tokens, layer=1)[:, 0, -1]
+                pattern = live.pattern(data.tokens, where, layer=1)[:, 0, -1]
             answer = data.answer_position[:, -1:]
             attention = float(pattern.gather(1, answer).mean())
             if attention > 0.8:
                 break
-        logits = live.logits(data.tokens)
+        logits = live.logits(data.tokens, where)
         loss = torch.nn.functional.cross_entropy(logits, data.targets[:, -1])
         grads = torch.autograd.grad(loss, leaves)
         grads[1][1:] = 0.0
@@ -170,7 +174,7 @@ def race_weights(
                 leaf -= rate * grad
     plain = [leaf.detach() for leaf in leaves]
     done = model.with_weights(tuple(plain[:-1]), plain[-1])
-    shares = _share_on_query(done.pattern(data.tokens, layer=0), data.tokens, answer)
+    shares = _share_on_query(done.pattern(data.tokens, where, layer=0), data.tokens, answer)
     found = tuple((read(done)[1] * shares).tolist())
     return Race(predict(alpha, beta, weights=weights), found, attention)
 
