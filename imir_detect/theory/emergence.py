@@ -135,7 +135,7 @@ def _integrate(
             "gradient flow needs scipy",
             got="no scipy",
             wanted="scipy>=1.12",
-            todo="pip install 'imir-detect[theory]'",
+            todo="pip install scipy (scikit-learn, which this package needs, brings it)",
         ) from error
     if stop is not None:
         stop.terminal = True  # type: ignore[attr-defined]

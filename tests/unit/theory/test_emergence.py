@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -42,6 +44,12 @@ def test_exponents_of_a_power_law() -> None:
 def test_a_start_without_a_way_out_is_named(monkeypatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 1.0)
     with pytest.raises(ImirError, match="does not emerge"):
+        emergence(task(4), n=16)
+
+
+def test_a_missing_scipy_is_named(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.integrate", None)
+    with pytest.raises(ImirError, match="gradient flow needs scipy"):
         emergence(task(4), n=16)
 
 

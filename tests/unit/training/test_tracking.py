@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import planted
 import pytest
 import torch
 
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.coordinates.table import coordinate_table
-from imir_detect.errors import InvalidArgumentError
+from imir_detect.errors import ImirError, InvalidArgumentError
 from imir_detect.training.tracking import CoordinateTracker, four_coordinates
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
@@ -67,6 +69,13 @@ def test_the_plot_draws_the_four() -> None:
     tracker(1)
     axes = tracker.plot()
     assert [line.get_label() for line in axes.get_lines()] == ["alpha", "beta", "gamma", "delta"]
+
+
+def test_a_missing_matplotlib_is_named(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    tracker = CoordinateTracker(ModelSpec(8, 6, d_model=8).boot(seed=0), every=1)
+    with pytest.raises(ImirError, match="the extra 'report'"):
+        tracker.plot()
 
 
 def test_guards() -> None:
