@@ -16,12 +16,14 @@ NODES = 19  # T = 20 with the query
 Row = dict[str, object]
 
 
-def options(description: str | None) -> argparse.Namespace:
+def options(description: str | None, methods: tuple[str, ...] = ()) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--full", action="store_true", help="the authors' settings (days on a CPU)")
     parser.add_argument("--seed", type=int, default=100, help="first seed of graphs and runs")
     parser.add_argument("--trees", type=int, default=20, help="how many random forests")
     parser.add_argument("--out", type=Path, default=None, help="result table (default: results/)")
+    if methods:
+        parser.add_argument("--method", choices=methods, default=methods[0])
     return parser.parse_args()
 
 

@@ -12,50 +12,67 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imir_detect.errors import InvalidArgumentError
 from imir_detect.models.disentangled import DisentangledTransformer
 from imir_detect.tasks.causal_graph import CausalGraphTask
+from imir_detect.training.causal import GraphRecipe, train_on_graph
+
+HELD = 20.0  # nats by which the last row of layer 0 prefers its query token, with several parents
 
 
 @dataclass(frozen=True)
 class TwoStageRecipe:
     """Plain gradient descent on fresh batches in each stage.
 
-    `match` is layer 1's identity match at the start; rates are large because the gradient of
-    layer 0 at zero is small: about I_chi2 / (S T (i + 1)) at row i.
+    - `match`: layer 1's identity match at the start.
+    - `even_rows`: the gradient of layer 0 at row i is about match I_chi2 / (S T (i + 1)). With
+      True, row i of layer 0 is multiplied by S T (i + 1) / (match (S - 1)), tokens' rows as i = 0,
+      so that `first_rate` is in nats a step for a child that copies its parent, and every edge
+      grows alike: early roots, whose entries are a small share of an edge's, stay behind. False:
+      plain gradient descent, as in the theorem, with `first_rate` near 500 at S = 3, T = 20.
     """
 
-    match: float = 1.0
-    eps: float = 0.1
+    match: float = 2.0
+    eps: float = 0.3
     batch: int = 2048
-    first_steps: int = 30
-    first_rate: float = 500.0
+    even_rows: bool = True
+    first_steps: int = 40
+    first_rate: float = 1.0
     second_steps: int = 150
-    second_rate: float = 30.0
+    second_rate: float = 100.0
     seed: int = 0
 
 
 def initial_model(task: CausalGraphTask, match: float) -> DisentangledTransformer:
     """The theorem's start: layer 0 at zero, layer 1 a match of token identity, output a copy.
 
-    Layer 1's query reads the token at the last position, its key what layer 0 attended to.
-    Errors: InvalidArgumentError for a graph with several parents, which it does not cover.
+    Layer 1's query reads the token at the last position, its key what layer 0 attended to. With
+    k > 1 parents (our extension) layer 0 has k heads; at the last position head m attends to the
+    m-th query token and stays there, and layer 1 matches what head m wrote with what it wrote.
     """
-    if task.graph.n_parents != 1:
-        raise InvalidArgumentError(
-            "two-stage training covers one parent per node",
-            got=f"{task.graph.n_parents} parents",
-            wanted="a graph with single parents",
-            todo="use train_on_graph with as many heads as parents",
-        )
-    symbols = task.n_symbols
-    model = DisentangledTransformer(symbols, task.length, (1, 1))
+    symbols, length, k = task.n_symbols, task.length, task.n_queries
+    model = DisentangledTransformer(symbols, length, (k, 1))
     d_0, d_1, _ = model.widths
     eye = torch.eye(symbols)
     with torch.no_grad():
-        model.attention[1][0, :symbols, d_0 : d_0 + symbols] = match * eye
+        for head in range(k):
+            wrote = slice(d_0 * (1 + head), d_0 * (1 + head) + symbols)
+            asks = slice(0, symbols) if k == 1 else wrote
+            model.attention[1][0, asks, wrote] = match * eye
+            if k > 1:
+                model.attention[0][head, -1, symbols + length - k + head] = HELD
         model.readout[d_1 : d_1 + symbols] = eye
     return model
+
+
+def finish(
+    task: CausalGraphTask, model: DisentangledTransformer, *, steps: int = 400, seed: int = 0
+) -> None:
+    """Train layer 1 and the read-out in place, on softmax(output), with layer 0 held.
+
+    Plain SGD on what the second stage leaves fixed too: the read-out's scale, position terms.
+    """
+    recipe = GraphRecipe(steps=steps, even_rows=0.0, first_layer=0.0, seed=seed)
+    train_on_graph(task, model, recipe)
 
 
 def train_two_stage(
@@ -65,9 +82,10 @@ def train_two_stage(
     recipe = recipe or TwoStageRecipe()
     model = initial_model(task, recipe.match)
     generator = torch.Generator().manual_seed(recipe.seed)
+    rows = _row_factor(task) / recipe.match if recipe.even_rows else torch.ones(model.widths[0], 1)
     stages = (
-        (model.attention[0], recipe.first_steps, recipe.first_rate),
-        (model.attention[1], recipe.second_steps, recipe.second_rate),
+        (model.attention[0], recipe.first_steps, recipe.first_rate * rows),
+        (model.attention[1], recipe.second_steps, torch.tensor(recipe.second_rate)),
     )
     for matrix, steps, rate in stages:
         for _ in range(steps):
@@ -76,6 +94,14 @@ def train_two_stage(
             with torch.no_grad():
                 matrix -= rate * gradient
     return model
+
+
+def _row_factor(task: CausalGraphTask) -> Tensor:
+    """(d_0, 1): S T / (S - 1), times i + 1 for the row of position i; 0 for a row that is held."""
+    rows = torch.cat([torch.ones(task.n_symbols), torch.arange(1.0, task.length + 1)])
+    if task.n_queries > 1:
+        rows[-1] = 0.0
+    return task.n_symbols * task.length / (task.n_symbols - 1) * rows[:, None]
 
 
 def frequency_loss(

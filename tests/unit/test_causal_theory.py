@@ -206,10 +206,6 @@ def test_the_null_exchanges_tokens_and_so_is_exact_without_a_graph() -> None:
             lambda: estimated_information(CausalGraphTask(halves(5))),
             "closed for single parents only; got 2 parents",
         ),
-        (
-            lambda: initial_model(CausalGraphTask(halves(5)), 1.0),
-            "two-stage training covers one parent per node; got 2 parents",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(call: object, message: str) -> None:
