@@ -1,15 +1,45 @@
-"""Block-list tasks and the registry of their names (imir.md section 1)."""
+"""Block-list tasks and the registry of their names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from imir_detect.errors import UnknownNameError
+from imir_detect.tasks.automaton import AutomatonStrings
 from imir_detect.tasks.base import AXES, IGNORE, Axis, Batch, Ceiling, Task, accuracy, measure
+from imir_detect.tasks.conditional import ConditionalRetrieval
+from imir_detect.tasks.copying import CopyLast, OffsetCopy
+from imir_detect.tasks.counting import Majority, UnigramCounting
+from imir_detect.tasks.family import LabelledTask
+from imir_detect.tasks.fragments import Fragments
+from imir_detect.tasks.inversion import PermutationInversion
+from imir_detect.tasks.ioi import IndirectObject
+from imir_detect.tasks.k_hop import KHop
+from imir_detect.tasks.mixture import Mixture
+from imir_detect.tasks.ngram import InContextNGram
+from imir_detect.tasks.periodic import Periodic
 from imir_detect.tasks.recall import AssociativeRecall
+from imir_detect.tasks.sorting import Sorting
+from imir_detect.tasks.text import RepeatedText
 
 REGISTRY: dict[str, type[Any]] = {
     "recall": AssociativeRecall,
+    "ngram": InContextNGram,
+    "k_hop": KHop,
+    "ioi": IndirectObject,
+    "conditional": ConditionalRetrieval,
+    "inversion": PermutationInversion,
+    "automaton": AutomatonStrings,
+    "fragments": Fragments,
+    "text": RepeatedText,
+    "mixture": Mixture,
+    # controls: what solves them must not be called an in-context circuit
+    "copy_last": CopyLast,
+    "offset_copy": OffsetCopy,
+    "unigram": UnigramCounting,
+    "majority": Majority,
+    "sorting": Sorting,
+    "periodic": Periodic,
 }
 
 
@@ -34,10 +64,26 @@ __all__ = [
     "IGNORE",
     "REGISTRY",
     "AssociativeRecall",
+    "AutomatonStrings",
     "Axis",
     "Batch",
     "Ceiling",
+    "ConditionalRetrieval",
+    "CopyLast",
+    "Fragments",
+    "InContextNGram",
+    "IndirectObject",
+    "KHop",
+    "LabelledTask",
+    "Majority",
+    "Mixture",
+    "OffsetCopy",
+    "Periodic",
+    "PermutationInversion",
+    "RepeatedText",
+    "Sorting",
     "Task",
+    "UnigramCounting",
     "accuracy",
     "make_task",
     "measure",

@@ -43,6 +43,11 @@ def mixture(laws: Iterable[Law], noise: float, vocab: int) -> tuple[float, float
     return accuracy, loss
 
 
+def certain(noise: float, vocab: int) -> tuple[float, float]:
+    """Best accuracy and entropy of an answer that is certain but for label noise."""
+    return Law(1.0, 1.0, 0).noisy(noise, vocab)
+
+
 def recall_ceiling(task: AssociativeRecall) -> Ceiling:
     """See `AssociativeRecall.ceiling`."""
     f_r, f_v, n = task.rare_frequency, task.variability, task.n_blocks

@@ -12,23 +12,36 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imir_detect._typing import Int
-from imir_detect.errors import InvalidArgumentError
-from imir_detect.tasks.base import IGNORE, Axis, Batch, Ceiling
-from imir_detect.tasks.blocks import (
-    OFFSETS,
-    Offsets,
-    place_query,
-    prefer_zipf,
-    random_order,
-    sample_positions,
-)
+from imir_detect._typing import Float, Int
+from imir_detect.tasks.base import Axis, Batch, Ceiling
+from imir_detect.tasks.blocks import Offsets, place_query, prefer_zipf, random_order
 from imir_detect.tasks.ceilings import recall_ceiling
+from imir_detect.tasks.checks import (
+    Rule,
+    at_least,
+    enough_rare,
+    placed_blocks,
+    placed_query,
+    require,
+    right_types,
+    shares,
+)
+from imir_detect.tasks.family import BlockTask, point_mass
+from imir_detect.tasks.keyed import ask_for, keyed_batch, read_value
+from imir_detect.tasks.labels import (
+    Assumptions,
+    ExpectedCircuit,
+    Symmetry,
+    in_weights,
+    induction,
+    permutations_of,
+    pointer_induction,
+)
 
 
 @dataclass(frozen=True)
-class AssociativeRecall:
-    """Associative recall with every knob of imir.md section 1 that applies to it.
+class AssociativeRecall(BlockTask):
+    """Blocks of a key and a value, then a key; the answer is its value.
 
     Tokens 0 .. n_common - 1 are common, the next n_rare are rare. With `directed` False, common
     tokens 2i and 2i + 1 are each other's partner (R is an involution); with True, the first half
@@ -68,7 +81,9 @@ class AssociativeRecall:
     query_never_first: bool = False
 
     def __post_init__(self) -> None:
-        _check(self)
+        require(self.name, right_types(self))
+        require(self.name, at_least(self, n_blocks=1, n_common=0, n_rare=0))
+        require(self.name, recall_rules(self))
 
     name = "recall"
 
@@ -77,18 +92,13 @@ class AssociativeRecall:
         return self.n_common + self.n_rare
 
     @property
-    def length(self) -> int:
-        return 2 * self.n_blocks + 1
+    def block_lengths(self) -> tuple[int, ...]:
+        return (*[2] * self.n_blocks, 1)
 
     @property
-    def n_positions(self) -> int:
-        if self.offsets == "consecutive":
-            return self.length
-        return self.positions or 4 * self.n_blocks + 4
-
-    @property
-    def competitors(self) -> int:
-        return self.length
+    def distractors(self) -> int:
+        """Blocks of the context that are not the query's (where it is shown)."""
+        return self.n_blocks - self.burstiness
 
     @property
     def n_pairs(self) -> int:
@@ -112,20 +122,72 @@ class AssociativeRecall:
         index = torch.arange(self.n_pairs)
         return (index, index + self.n_pairs) if self.directed else (2 * index, 2 * index + 1)
 
+    # -- labels -----------------------------------------------------------------------------
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        size, found = self.vocab_size, [super().symmetries[-1]]
+        if self.n_rare:
+            rare = permutations_of([range(self.n_common, size)], size)
+            found.insert(0, Symmetry("rare tokens", "token", rare))
+        if self.n_common:
+            why = f"pairs follow Zipf's law with exponent {self.zipf}" if self.zipf else ""
+            found.insert(0, Symmetry("pairs of R", "token", self._pair_moves(), not why, why))
+        return tuple(found)
+
+    def _pair_moves(self) -> tuple[tuple[int, ...], ...]:
+        """Generators of the relabellings that preserve R: whole pairs, and flips of one."""
+        first, second = (tokens.tolist() for tokens in self._pair_tokens())
+        moves = []
+        for order in permutations_of([range(self.n_pairs)], self.n_pairs):
+            image = list(range(self.vocab_size))
+            for pair, goal in enumerate(order):
+                image[first[pair]], image[second[pair]] = first[goal], second[goal]
+            moves.append(tuple(image))
+        if not self.directed:
+            moves += permutations_of([[first[0], second[0]]], self.vocab_size)
+        return tuple(moves)
+
+    @property
+    def assumptions(self) -> Assumptions:
+        return Assumptions(
+            r_invariant=self.zipf == 0 if self.rare_frequency < 1 else None,
+            independent_offsets=self.offsets == "random",
+            lexinvariant=True if self.rare_frequency > 0 else None,
+        )
+
+    @property
+    def expected_circuits(self) -> tuple[ExpectedCircuit, ...]:
+        shown = "every question" if self.present == 1 else "questions whose block is shown"
+        found = [induction(covers=shown), pointer_induction(shown)]
+        if self.rare_frequency < 1 and self.variability < 1:
+            found.append(in_weights("questions that R answers"))
+        return tuple(found)
+
+    def token_name(self, token: int) -> str:
+        """Common pairs share a letter: "K3" and "V3" if R is directed, else "a3" and "b3"."""
+        if token >= self.n_common:
+            return f"r{token - self.n_common}"
+        if self.directed:
+            return f"{'KV'[token // self.n_pairs]}{token % self.n_pairs}"
+        return f"{'ab'[token % 2]}{token // 2}"
+
+    def last_law(self, batch: Batch) -> Float[Tensor, "n vocab"]:
+        """The value shown for the query's key; where none is shown, R's."""
+        value, found = read_value(batch.tokens, 1)
+        known = self.relation[batch.tokens[:, -1]].clamp(min=0)
+        return point_mass(torch.where(found, value, known), self.vocab_size)
+
     # -- sampling ---------------------------------------------------------------------------
 
-    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
+    def draw(self, n: int, *, generator: torch.Generator) -> Batch:
         """`n` sequences by the task's law. Only the last position is asked."""
         g = generator
         rare = torch.rand(n, self.slots, generator=g) < self.rare_frequency
         fresh = torch.rand(n, self.slots, generator=g) < self.variability
         made_here = rare[:, 0] | fresh[:, 0]
         shown = made_here | (torch.rand(n, generator=g) < self.present)
-        batch, _, _ = self._assemble(rare, fresh, shown, generator=g)
-        noisy = torch.rand(n, generator=g) < self.label_noise
-        uniform = torch.randint(self.vocab_size, (n,), generator=g)
-        batch.targets[:, -1] = torch.where(noisy, uniform, batch.targets[:, -1])
-        return batch
+        return self._assemble(rare, fresh, shown, generator=g)[0]
 
     def probe(self, axis: Axis, n: int, *, generator: torch.Generator) -> Batch | None:
         """`icl`: the query's association is fresh and shown; `iwl`: it is R's and absent.
@@ -157,24 +219,19 @@ class AssociativeRecall:
         Only the last token and its target differ; each is a sequence of the task itself, with
         its answer in context.
         """
-        if self.n_blocks - self.burstiness < 1:
-            raise InvalidArgumentError(
-                "a corrupt sequence asks for another block",
-                got=f"n_blocks={self.n_blocks}, burstiness={self.burstiness}",
-                wanted="at least one block that is not the query's",
-                todo="raise n_blocks or lower burstiness",
-            )
+        other = Rule(
+            self.distractors >= 1,
+            f"n_blocks={self.n_blocks}, burstiness={self.burstiness}",
+            "at least one block that is not the query's",
+            "raise n_blocks or lower burstiness",
+        )
+        require(self.name, [other])
         g = generator
         rare = torch.rand(n, self.slots, generator=g) < self.rare_frequency
         fresh = torch.rand(n, self.slots, generator=g) < self.variability
         shown = torch.ones(n, dtype=torch.bool)
         clean, keys, values = self._assemble(rare, fresh, shown, generator=g)
-        tokens, targets, answer = (
-            t.clone() for t in (clean.tokens, clean.targets, clean.answer_position)
-        )
-        tokens[:, -1], targets[:, -1] = keys[:, 1], values[:, 1]
-        answer[:, -1] = _last_place_of(tokens[:, 1:-1:2], values[:, 1])
-        return clean, Batch(tokens, targets, answer, clean.positions)
+        return clean, ask_for(clean, keys[:, 1:2], values[:, 1], 2)
 
     def _assemble(
         self, rare: Tensor, fresh: Tensor, shown: Tensor, *, generator: torch.Generator
@@ -190,16 +247,8 @@ class AssociativeRecall:
             never_first=self.query_never_first,
             generator=g,
         )
-        context = torch.stack([keys.gather(1, block), values.gather(1, block)], dim=-1)
-        tokens = torch.cat([context.flatten(1), keys[:, :1]], dim=1)
-        targets = torch.full_like(tokens, IGNORE)
-        targets[:, -1] = values[:, 0]
-        answer = torch.full_like(tokens, -1)
-        answer[:, -1] = _last_place_of(context[..., 1], values[:, 0])
-        positions = sample_positions(
-            n, [2] * self.n_blocks + [1], self.n_positions, self.offsets, generator=g
-        )
-        return Batch(tokens, targets, answer, positions), keys, values
+        positions = self.place(n, generator=g)
+        return keyed_batch(keys[..., None], values, block, positions), keys, values
 
     def _draw_blocks(
         self, rare: Tensor, fresh: Tensor, *, generator: torch.Generator
@@ -255,88 +304,37 @@ def _rank(mask: Tensor, limit: int) -> Tensor:
     return (mask.cumsum(1) - mask.long()).clamp(max=limit - 1)
 
 
-def _last_place_of(values: Tensor, wanted: Tensor) -> Tensor:
-    """Sequence index of the last block's value that is `wanted`, -1 where there is none."""
-    places = torch.arange(1, values.shape[1] + 1)
-    return 2 * ((values == wanted[:, None]) * places).max(1).values - 1
-
-
-def _check(task: AssociativeRecall) -> None:
-    """Raise on the knobs that do not fit together."""
-    rules: list[tuple[bool, str, str, str]] = [
-        (task.n_blocks >= 1, f"n_blocks={task.n_blocks}", "at least 1", "raise n_blocks"),
-        (
-            1 <= task.burstiness <= task.n_blocks - task.query_never_first,
-            f"burstiness={task.burstiness} with {task.n_blocks} blocks",
-            "1 .. n_blocks (one fewer with query_never_first)",
-            "lower burstiness or raise n_blocks",
-        ),
-        (task.zipf >= 0, f"zipf={task.zipf}", "at least 0", "use 0 for uniform tokens"),
-        (
-            task.offsets in OFFSETS,
-            f"offsets={task.offsets!r}",
-            ", ".join(OFFSETS),
-            "use one of these",
-        ),
-        (
-            task.n_common % 2 == 0 and task.n_common >= 0,
+def recall_rules(task: AssociativeRecall) -> list[Rule]:
+    """What the knobs must fulfil."""
+    rules = [
+        placed_query(task),
+        Rule(task.zipf >= 0, f"zipf={task.zipf}", "at least 0", "use 0 for uniform tokens"),
+        Rule(
+            task.n_common % 2 == 0,
             f"n_common={task.n_common}",
             "an even number: common tokens come in pairs",
             "add or drop one common token",
         ),
+        *shares(task, "rare_frequency", "variability", "present", "label_noise"),
     ]
-    for name in ("rare_frequency", "variability", "present", "label_noise"):
-        value = getattr(task, name)
-        rules.append((0 <= value <= 1, f"{name}={value}", "a value in [0, 1]", f"mend {name}"))
     if task.rare_frequency < 1:
-        rules.append(
-            (
+        spare = (task.n_pairs - task.slots) * (1 if task.directed else 2)
+        rules += [
+            Rule(
                 task.n_pairs > task.n_blocks,
                 f"n_common={task.n_common} with {task.n_blocks} blocks",
                 f"at least {2 * task.n_blocks + 2} common tokens: every block its own pair, "
                 "and one for a query that is absent",
                 "raise n_common, lower n_blocks or set rare_frequency=1",
-            )
-        )
-        spare = (task.n_pairs - task.slots) * (1 if task.directed else 2)
-        rules.append(
-            (
+            ),
+            Rule(
                 task.variability == 0 or spare >= task.n_blocks,
                 f"n_common={task.n_common} with variability={task.variability}",
                 f"{task.n_blocks} common tokens whose pair no block uses, got {spare}",
                 "raise n_common, lower n_blocks or set variability=0",
-            )
-        )
+            ),
+        ]
     if task.rare_frequency > 0:
-        rules.append(
-            (
-                task.n_rare >= max(2 * task.n_blocks, 3),
-                f"n_rare={task.n_rare} with {task.n_blocks} blocks",
-                f"at least {max(2 * task.n_blocks, 3)} rare tokens: two for every block",
-                "raise n_rare, lower n_blocks or set rare_frequency=0",
-            )
-        )
-    if task.offsets != "consecutive":
-        need = 2 * (task.n_blocks + 1) if task.offsets == "disjoint" else 2
-        rules.append(
-            (
-                task.n_positions >= need,
-                f"positions={task.positions} with offsets={task.offsets!r}",
-                f"at least {need}",
-                "raise positions",
-            )
-        )
-    elif task.positions is not None:
-        rules.append(
-            (
-                False,
-                f"positions={task.positions} with consecutive offsets",
-                "no positions: they are 0 .. 2 n_blocks",
-                "drop positions, or choose other offsets",
-            )
-        )
-    for holds, got, wanted, todo in rules:
-        if not holds:
-            raise InvalidArgumentError(
-                "these knobs of recall do not fit", got=got, wanted=wanted, todo=todo
-            )
+        need = max(2 * task.n_blocks, 3)
+        rules.append(enough_rare(task, need, "two for every block"))
+    return [*rules, *placed_blocks(task)]

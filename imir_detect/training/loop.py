@@ -18,9 +18,10 @@ from safetensors.torch import load, save
 from tqdm.auto import tqdm
 
 from imir_detect.errors import InvalidArgumentError, UnreadableFileError
+from imir_detect.files import write_atomically
 from imir_detect.tasks.base import Task, measure
 from imir_detect.weights.native import ModelSpec
-from imir_detect.weights.store import load_parameters, parameters, write_atomically
+from imir_detect.weights.store import load_parameters, parameters
 
 if TYPE_CHECKING:
     from transformer_lens import TransformerBridge

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from imir_detect.errors import UnreadableFileError
+from imir_detect.files import write_atomically
 from imir_detect.weights.native import ModelSpec
 
 if TYPE_CHECKING:
@@ -35,20 +35,6 @@ def parameters(bridge: TransformerBridge) -> dict[str, torch.nn.Parameter]:
         name.replace("._original_component", ""): parameter
         for name, parameter in bridge.named_parameters()
     }
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a kill leaves the old one or the new one, never a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with part.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def save_model(

@@ -1,0 +1,117 @@
+"""How well small models learn every registered task, by the recipes of `training/recipes.py`.
+
+    python benchmarks/tasks_train.py                 everything that has no result yet
+    python benchmarks/tasks_train.py k_hop-2 ioi-1   these, anew
+    python benchmarks/tasks_train.py --quick         40 steps each, printed and not kept
+
+Accuracy is measured on 4,096 fresh sequences. The ceiling is closed where the task's is, else the
+mean of the largest probability of the exact law over the same sequences; "met" means within 2 %
+of it. One thread; results are kept one by one in results/tasks_train.json and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from imir_detect.tasks import IGNORE, LabelledTask, Task
+from imir_detect.training.loop import EVALUATION_SEED, evaluate, train
+from imir_detect.training.recipes import RECIPES, task_recipe
+from imir_detect.weights.store import parameters
+
+RESULTS = Path(__file__).parent / "results" / "tasks_train.json"
+FRESH = 4096
+FRESH_LAW = 512  # sequences where the law is a sum over automata
+
+
+def ceiling(task: Task) -> tuple[float | None, str]:
+    """Best accuracy, and where it comes from."""
+    closed = task.ceiling().both_accuracy
+    if closed is not None:
+        return closed, "closed"
+    n = FRESH_LAW if task.name == "automaton" else FRESH
+    generator = torch.Generator().manual_seed(EVALUATION_SEED)
+    batch = task.sample(n, generator=generator)
+    law = task.law(batch) if isinstance(task, LabelledTask) else None
+    if law is None:
+        return None, "unknown"
+    questions = int((batch.targets != IGNORE).sum())
+    return float(law.max(dim=1).values.mean()), f"law on {questions} questions"
+
+
+def run(name: str, *, steps: int | None = None) -> dict[str, object]:
+    task, spec, recipe = task_recipe(name).make()
+    if steps is not None:
+        recipe = replace(recipe, steps=steps)
+    best, source = ceiling(task)
+    if best is not None and source != "closed":  # stop a little below what nobody can pass
+        recipe = replace(recipe, stop_at={"accuracy": 0.99 * best})
+    start = time.perf_counter()
+    trained = train(task, spec, recipe, progress=False)
+    seconds = time.perf_counter() - start
+    measured = evaluate(trained.model, task, n=FRESH)
+    accuracy = measured["accuracy"]
+    return {
+        "name": name,
+        "task": task.name,
+        "knobs": task_recipe(name).knobs,
+        "layers": spec.n_layers,
+        "heads": spec.n_heads,
+        "d_model": spec.d_model,
+        "d_mlp": spec.d_mlp,
+        "parameters": sum(p.numel() for p in parameters(trained.model).values()),
+        "steps": int(trained.history[-1]["step"]),
+        "seconds": round(seconds, 1),
+        "accuracy": round(accuracy, 4),
+        "ceiling": None if best is None else round(best, 4),
+        "ceiling_from": source,
+        "met": best is not None and accuracy >= 0.98 * best,
+    }
+
+
+def save(rows: dict[str, dict[str, object]]) -> None:
+    ordered = [rows[name] for name in RECIPES if name in rows]
+    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    head = ("name", "layers", "heads", "d_mlp", "steps", "seconds", "accuracy", "ceiling", "met")
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(_cell(row[key]) for key in head) + " |" for row in ordered]
+    text = "\n".join(["# How small models learn the tasks", "", *_about(), "", *lines, ""])
+    RESULTS.with_suffix(".md").write_text(text, encoding="utf-8")
+
+
+def _about() -> list[str]:
+    return [
+        "By `python benchmarks/tasks_train.py`; recipes in `imir_detect/training/recipes.py`.",
+        f"Accuracy on {FRESH} fresh sequences; one thread of a shared two-core machine, so seconds",
+        f"are upper bounds. torch {torch.__version__.split('+')[0]}.",
+    ]
+
+
+def _cell(value: object) -> str:
+    return {True: "yes", False: "**no**", None: "-"}.get(value, str(value))  # type: ignore[call-overload]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="recipes to run anew; none: the missing ones")
+    parser.add_argument("--quick", action="store_true", help="40 steps each, nothing kept")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    rows = {row["name"]: row for row in kept}
+    names = options.names or [name for name in RECIPES if options.quick or name not in rows]
+    for name in names:
+        row = run(name, steps=40 if options.quick else None)
+        print(json.dumps(row), flush=True)
+        if not options.quick:
+            rows[name] = row
+            save(rows)
+
+
+if __name__ == "__main__":
+    main()

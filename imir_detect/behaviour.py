@@ -1,0 +1,107 @@
+"""What a model measurably does: its task accuracies, and what ablating a circuit's heads costs.
+
+Measurement stands beside prediction in the report and never enters it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import HeadIndex
+from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.probe import Probe
+from imir_detect.circuits.relation import Relation
+from imir_detect.coordinates.pathsum import name_of, sum_paths
+from imir_detect.errors import InvalidArgumentError
+from imir_detect.frame.contexts import Contexts, asking_contexts, matching_contexts
+from imir_detect.tasks import Task, measure
+from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.run import run_ablated, run_logits
+
+RANDOM_DRAWS = 3
+
+
+def task_behaviour(
+    model: Any, weights: ModelWeights, task: Task | None, *, seed: int
+) -> dict[str, Any]:
+    """`measure` of the model on the task; {} without one. Bare ModelWeights are run by summing
+    their paths, which needs consecutive positions."""
+    if task is None:
+        return {}
+
+    def logits(tokens: Tensor, positions: Tensor | None) -> Tensor:
+        if not isinstance(model, ModelWeights):
+            return run_logits(model, tokens, positions)
+        if positions is not None:
+            raise InvalidArgumentError(
+                "bare weights are run on consecutive positions only",
+                got="a task with random offsets",
+                todo="pass the model itself, or a task with offsets='consecutive'",
+            )
+        return sum_paths(weights, tokens).final @ weights.W_U + weights.b_U
+
+    return dict(measure(task, logits, seed=seed))
+
+
+def ablation_check(
+    model: Any, probe: Probe, circuits: tuple[Circuit, ...], relation: Relation
+) -> dict[str, Any]:
+    """Accuracy of the model as it is, with each working circuit's heads mean-ablated, and with as
+    many random other heads (mean of `RANDOM_DRAWS` draws), on the contexts the circuit answers.
+    None where there are not as many others."""
+    if isinstance(model, ModelWeights):
+        raise InvalidArgumentError(
+            "ablation needs a model that runs",
+            got="ModelWeights",
+            wanted="a TransformerBridge",
+            todo="pass the model itself, or leave verify out",
+        )
+    result: dict[str, Any] = {}
+    answering = [c for c in circuits if c.works and c.kind in (*IN_CONTEXT, "in_weights")]
+    for circuit in answering:
+        contexts = _contexts(probe, circuit, relation)
+        others = [h for h in probe.weights.heads if h not in circuit.heads]
+        result[circuit.kind] = {
+            "heads": [name_of(h) for h in circuit.heads],
+            "intact": _accuracy(model, contexts, ()),
+            "ablated": _accuracy(model, contexts, circuit.heads),
+            "random": _random_heads(model, contexts, others, len(circuit.heads), probe),
+        }
+    return result
+
+
+def _contexts(probe: Probe, circuit: Circuit, relation: Relation) -> Contexts:
+    generator = probe.generator(6)
+    if circuit.kind != "in_weights":
+        return matching_contexts(
+            probe.samples, probe.context, probe.vocabulary, generator=generator
+        )
+    named = relation.named
+    queries = named[torch.randint(len(named), (probe.samples,), generator=generator)]
+    return asking_contexts(
+        queries, relation.partner[queries], probe.context, probe.vocabulary, generator=generator
+    )
+
+
+def _accuracy(model: Any, contexts: Contexts, heads: tuple[HeadIndex, ...]) -> float:
+    logits = (
+        run_ablated(model, contexts.tokens, heads) if heads else run_logits(model, contexts.tokens)
+    )
+    best = logits[contexts.rows, contexts.query].argmax(-1)
+    return float((best == contexts.wanted).double().mean())
+
+
+def _random_heads(
+    model: Any, contexts: Contexts, others: list[HeadIndex], count: int, probe: Probe
+) -> float | None:
+    if count == 0 or len(others) < count:
+        return None
+    generator = probe.generator(5)
+    values = []
+    for _ in range(RANDOM_DRAWS):
+        chosen = torch.randperm(len(others), generator=generator)[:count].tolist()
+        values.append(_accuracy(model, contexts, tuple(others[i] for i in chosen)))
+    return sum(values) / len(values)

@@ -1,0 +1,164 @@
+"""Circuits that attend and give no answer of their own.
+
+Heads that attend because a token matches: prefix matching, suppression, duplicate-token heads.
+Heads that attend to a fixed place: previous-token heads, offset heads, position-0 sinks. A fixed
+place needs more than a large mean: attention must exceed what rows permuted at random would give,
+since among many saturated heads of a fresh model some attend one back by chance.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Bool, HeadIndex
+from imir_detect.circuits.attribution import ScoreSplit, leading, logit_margins
+from imir_detect.circuits.core import WORKS, Circuit, Coverage, Kind
+from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of
+from imir_detect.circuits.probe import Probe, at_query, cover
+from imir_detect.circuits.repeats import Repeats
+from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge
+from imir_detect.weights.model import ModelWeights
+
+ATTENDS = 0.3  # predicted attention from which a head is said to attend
+SINKS = 0.5
+FEW = 0.1  # share of places below which a head attends by accident of position
+SIGNIFICANT = 4.5  # z of attention to a fixed place against permuted rows
+OFFSETS = (2, 3, 4)
+
+
+def matching_circuits(
+    probe: Probe, first: Matched, second: Matched, taken: set[HeadIndex]
+) -> list[Circuit]:
+    """Heads that attend because a token matches, and that no answering circuit has `taken`.
+
+    Behind the earlier copy: suppression where they push the attended token down, else prefix
+    matching. To the copy itself (looked for at offset 1 only): duplicate-token heads.
+    """
+    found = []
+    for head in probe.weights.heads:
+        if head not in taken:
+            cells = cover(first.lift[head], first.contexts, probe.context)
+            seen = second.within(cells)
+            if _enough(cells, seen, seen.lift[head]):
+                found.append(_behind_copy(probe, seen, head, cells))
+        if first.offset == 1:
+            cells = cover(first.same[head], first.contexts, probe.context)
+            seen = second.within(cells)
+            if _enough(cells, seen, seen.same[head]):
+                found.append(_at_copy(probe, seen, head, cells))
+    return found
+
+
+def _enough(cells: Bool[Tensor, "pos pos"], seen: Matched, lift: Tensor) -> bool:
+    """Whether a head attends, on contexts drawn anew, at more than a few chosen places."""
+    share = coverage_of(cells, len(cells), seen.offset).share
+    return share >= FEW and len(seen.contexts) >= FEWEST and float(lift.mean()) >= ATTENDS
+
+
+def _behind_copy(
+    probe: Probe, seen: Matched, head: HeadIndex, cells: Bool[Tensor, "pos pos"]
+) -> Circuit:
+    weights = probe.weights
+    kind: Kind = "prefix_match"
+    note = "attends like an induction head and copies nothing to the logits"
+    strength = float(seen.lift[head].mean())
+    edges, effects = _edges_into(weights, seen, head, seen.target)
+    if weights.same_vocabulary:
+        pushed = _pushed_down(probe, seen, head)
+        if pushed > WORKS:
+            kind, strength = "suppression", pushed
+            note = "attends like an induction head and pushes the attended token down"
+            edges.add(Edge(head, OUTPUT, "out"))
+            margins = logit_margins(weights, seen.trace, seen.contexts, competitors(seen))
+            effects["copy"] = float(margins[head].mean())
+    if seen.offset != 1:
+        note += f"; offset {seen.offset}"
+    return _circuit(kind, edges, effects, strength, cells, seen.offset, note)
+
+
+def _at_copy(
+    probe: Probe, seen: Matched, head: HeadIndex, cells: Bool[Tensor, "pos pos"]
+) -> Circuit:
+    edges, effects = _edges_into(probe.weights, seen, head, seen.contexts.match)
+    strength = float(seen.same[head].mean())
+    return _circuit("duplicate_token", edges, effects, strength, cells, seen.offset, "")
+
+
+def _edges_into(
+    weights: ModelWeights, seen: Matched, head: HeadIndex, target: Tensor
+) -> tuple[set[Edge], dict[str, float]]:
+    """Query and key edges of a matching head, and the effect of its match."""
+    split = ScoreSplit(weights, seen.trace, seen.contexts, head, target)
+    edges = {Edge(node, head, "K") for node in leading(split.by_key()) if node != EMBED}
+    edges |= {Edge(node, head, "Q") for node in leading(split.by_query()) if node != EMBED}
+    for node in {head, *(e.source for e in edges)}:
+        edges |= {Edge(EMBED, node, port) for port in PORTS}
+    return edges, {"match": split.total()}
+
+
+def _circuit(
+    kind: Kind,
+    edges: set[Edge],
+    effects: dict[str, float],
+    strength: float,
+    cells: Tensor,
+    offset: int,
+    note: str,
+) -> Circuit:
+    heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
+    return Circuit(
+        kind=kind,
+        heads=tuple(sorted(heads)),
+        edges=tuple(sorted(edges, key=str)),
+        effects=effects,
+        strength=min(1.0, strength),
+        coverage=coverage_of(cells, len(cells), offset),
+        note=note,
+    )
+
+
+def _pushed_down(probe: Probe, seen: Matched, head: HeadIndex) -> float:
+    """Share of contexts in which the head's own output puts the attended token's logit lowest."""
+    layer, index = head
+    written = at_query(seen.trace.written[layer][:, index], seen.contexts)
+    logits = written @ probe.weights.W_U
+    own = logits.gather(1, seen.contexts.wanted[:, None])[:, 0]
+    return float(((own <= logits.amin(1)) & (own < 0)).double().mean())
+
+
+def fixed_place_circuits(probe: Probe, repeats: Repeats) -> list[Circuit]:
+    """Single heads that attend to a fixed place: one back, further back, or position 0."""
+    if probe.context < 4:
+        return []
+    found = []
+    for head in probe.weights.heads:
+        places: list[tuple[Kind, float, float, int]] = [
+            ("previous_token", *repeats.back(head, 1), 1),
+            *(("offset", *repeats.back(head, j), j) for j in OFFSETS if j < probe.context - 1),
+            ("position_sink", *repeats.to_first(head), 0),
+        ]
+        for kind, attention, z, offset in places:
+            bar = SINKS if kind == "position_sink" else ATTENDS
+            if attention > bar and z > SIGNIFICANT:
+                found.append(_at_fixed_place(repeats, head, kind, attention, offset))
+    return found
+
+
+def _at_fixed_place(
+    repeats: Repeats, head: HeadIndex, kind: Kind, attention: float, offset: int
+) -> Circuit:
+    pattern = repeats.pattern(head)
+    query = torch.arange(max(offset + 1, 2), len(pattern))
+    key = torch.zeros_like(query) if kind == "position_sink" else query - offset
+    held = pattern[query, key] > 0.5
+    note = f"attends {offset} back" if kind == "offset" else ""
+    return Circuit(
+        kind=kind,
+        heads=(head,),
+        edges=tuple(Edge(EMBED, head, port) for port in PORTS),
+        effects={},
+        strength=min(1.0, attention),
+        coverage=Coverage(float(held.double().mean()), "positions"),
+        note=note,
+    )

@@ -1,0 +1,138 @@
+"""Where a score or a logit comes from: exact splits over the sources of the residual stream.
+
+A score is bilinear in what the query and the key read, and a logit is linear in what the output
+reads, so each splits into one term a source, and the terms add up to the whole. All functions give
+contrasts: what the wanted position (or token) gets minus the mean of its competitors, in nats,
+averaged over the contexts.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Float, HeadIndex
+from imir_detect.circuits.probe import at_query
+from imir_detect.coordinates.pathsum import EMBED, Node, Trace
+from imir_detect.frame.contexts import Contexts
+from imir_detect.weights.model import ModelWeights
+
+SHARE = 0.1  # a source counts when it brings at least this share of the positive total
+
+
+def sources(trace: Trace, layer: int) -> dict[Node, Float[Tensor, "n pos d_model"]]:
+    """What stands in the residual stream before `layer`, by source: the embedding (with biases
+    and MLPs, which extend it) and every earlier head. The values add up to the residual."""
+    parts: dict[Node, Tensor] = {EMBED: trace.embedded + sum(trace.rest[:layer], torch.tensor(0.0))}
+    for earlier, written in enumerate(trace.written[:layer]):
+        for head in range(written.shape[1]):
+            parts[(earlier, head)] = written[:, head]
+    return parts
+
+
+def leading(terms: dict[Node, float]) -> list[Node]:
+    """The sources that bring at least `SHARE` of the positive total, largest first."""
+    total = sum(value for value in terms.values() if value > 0)
+    kept = [node for node, value in terms.items() if total > 0 and value >= SHARE * total]
+    return sorted(kept, key=lambda node: -terms[node])
+
+
+class ScoreSplit:
+    """Contrast of one head's score between a wanted position and the other visible ones."""
+
+    def __init__(
+        self,
+        weights: ModelWeights,
+        trace: Trace,
+        contexts: Contexts,
+        head: HeadIndex,
+        target: Tensor,
+    ) -> None:
+        self.weights, self.trace, self.contexts = weights, trace, contexts
+        self.layer, self.head = head
+        self.target = target
+        self.parts = sources(trace, self.layer)
+        factor = trace.inverse_rms[self.layer]
+        whole = sum(self.parts.values(), torch.tensor(0.0)) * factor
+        self._W_Q = weights.W_Q[head] / weights.scale[self.layer]
+        self._query = at_query(whole, contexts) @ self._W_Q
+        self._query = self._query + weights.b_Q[head] / weights.scale[self.layer]
+        self._key = self._key_contrast(whole)
+        self._factor = factor
+
+    def _key_contrast(self, values: Tensor) -> Float[Tensor, "n d_head"]:
+        """Key at the wanted position minus the mean key of the other visible positions."""
+        keys = values @ self.weights.W_K[self.layer, self.head]
+        rows, query = self.contexts.rows, self.contexts.query
+        visible = torch.arange(keys.shape[1]) <= query[:, None]
+        wanted = keys[rows, self.target]
+        others = (keys * visible[..., None]).sum(1) - wanted
+        return wanted - others / query[:, None]
+
+    def total(self) -> float:
+        """The whole contrast: how many nats more the wanted position gets."""
+        return float((self._query * self._key).sum(-1).mean())
+
+    def by_key(self) -> dict[Node, float]:
+        """Terms of the sources that the key reads."""
+        return {
+            node: float((self._query * self._key_contrast(part * self._factor)).sum(-1).mean())
+            for node, part in self.parts.items()
+        }
+
+    def by_query(self) -> dict[Node, float]:
+        """Terms of the sources that the query reads (the query bias aside)."""
+        return {
+            node: float(
+                (at_query(part * self._factor, self.contexts) @ self._W_Q * self._key)
+                .sum(-1)
+                .mean()
+            )
+            for node, part in self.parts.items()
+        }
+
+    def by_key_token(self, feeder: HeadIndex, position: Tensor) -> float:
+        """The part of a feeder's term that it carries, in the wanted key, from one position."""
+        pattern = self.trace.attention[feeder[0]][:, feeder[1]]
+        rows = self.contexts.rows
+        share = pattern[rows, self.target, position]
+        residual = sum(sources(self.trace, feeder[0]).values(), torch.tensor(0.0))
+        read = (residual * self.trace.inverse_rms[feeder[0]])[rows, position]
+        moved = share[:, None] * (read @ self.weights.W_V[feeder] @ self.weights.W_O[feeder])
+        key = (moved * self._factor[rows, self.target]) @ self.weights.W_K[self.layer, self.head]
+        return float((self._query * key).sum(-1).mean())
+
+
+def logit_margins(
+    weights: ModelWeights, trace: Trace, contexts: Contexts, against: Tensor | None
+) -> dict[Node, Float[Tensor, " n"]]:
+    """What every source adds to the wanted token's logit at the query, over its competitors.
+
+    `against` (n, m): competing tokens, whose mean is taken; None: all tokens of the vocabulary
+    (whose mean logit is zero, as logits are centred).
+    """
+    wanted = weights.W_U.T[contexts.wanted]
+    if against is not None:
+        wanted = wanted - weights.W_U.T[against].mean(1)
+    factor = at_query(trace.inverse_rms[-1], contexts)
+    return {
+        node: (at_query(part, contexts) * factor * wanted).sum(-1)
+        for node, part in sources(trace, weights.n_layers).items()
+    }
+
+
+def value_margins(
+    weights: ModelWeights, trace: Trace, contexts: Contexts, head: HeadIndex, position: Tensor
+) -> dict[Node, float]:
+    """What every source brings, through the head's output-value map, from one position to the
+    wanted token's logit over the vocabulary's mean."""
+    layer, index = head
+    rows = contexts.rows
+    pattern = trace.attention[layer][:, index][rows, contexts.query, position]
+    read_out = weights.W_V[head] @ weights.W_O[head] @ weights.W_U
+    factor = trace.inverse_rms[layer][rows, position]
+    result = {}
+    for node, part in sources(trace, layer).items():
+        logits = (part[rows, position] * factor) @ read_out
+        result[node] = float((pattern * logits.gather(1, contexts.wanted[:, None])[:, 0]).mean())
+    return result

@@ -1,0 +1,106 @@
+"""What a circuit is: kind, heads, edges, effects, strength, coverage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from imir_detect._typing import HeadIndex
+from imir_detect.coordinates.pathsum import OUTPUT, Edge, name_of
+from imir_detect.errors import ImirError
+
+Kind = Literal[
+    "induction",
+    "induction_long_prefix",
+    "pointer_induction",
+    "skip",
+    "k_hop",
+    "in_weights",
+    "duplicate_token",
+    "previous_token",
+    "offset",
+    "prefix_match",
+    "suppression",
+    "backward_retrieval",
+    "position_sink",
+]
+# Kinds that answer from the context, and so count for the label "icl".
+IN_CONTEXT: tuple[Kind, ...] = ("induction", "induction_long_prefix", "pointer_induction", "k_hop")
+WORKS = 0.5  # a circuit works when its strength exceeds this (api.md, "Strength")
+
+
+def short(places: list[int], most: int = 8) -> str:
+    """A list of numbers, cut where it gets long."""
+    text = ", ".join(map(str, places[:most]))
+    return text + (f", ... ({len(places)} in all)" if len(places) > most else "")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The share of tokens or positions that a circuit holds for, in [0, 1], and the exceptions."""
+
+    share: float
+    of: Literal["positions", "tokens"]
+    exceptions: tuple[str, ...] = ()
+
+    def __float__(self) -> float:
+        return self.share
+
+    def __str__(self) -> str:
+        text = f"{self.share:.0%} of {self.of}"
+        return f"{text} (not: {'; '.join(self.exceptions)})" if self.exceptions else text
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """A named circuit.
+
+    - `heads`: every head of it, feeders included, in order. `edges`: (source, target, port).
+    - `effects`: {unit: nats}, such as {"shift": 4.0, "match": 8.0, "copy": 8.5}.
+    - `strength`: predicted share of inputs, within the coverage, on which the circuit by itself
+      gives the right answer; for kinds that give none, predicted mean attention. In [0, 1].
+    - `note`: what the kind and the numbers do not say.
+    """
+
+    kind: Kind
+    heads: tuple[HeadIndex, ...]
+    edges: tuple[Edge, ...]
+    effects: dict[str, float]
+    strength: float
+    coverage: Coverage
+    note: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        ends = {n for e in self.edges for n in (e.source, e.target) if not isinstance(n, str)}
+        if not 0 <= self.strength <= 1 or not 0 <= self.coverage.share <= 1:
+            raise ImirError(
+                "a circuit's strength and coverage are shares",
+                got=f"{self.strength}, {self.coverage.share}",
+                wanted="values in [0, 1]",
+                todo="report this as a bug",
+            )
+        if not ends <= set(self.heads):
+            raise ImirError(
+                "a circuit's edges name heads that it does not list",
+                got=str(sorted(ends - set(self.heads))),
+                wanted=f"heads among {self.heads}",
+                todo="report this as a bug",
+            )
+
+    @property
+    def ends(self) -> tuple[HeadIndex, ...]:
+        """The heads that no other head of the circuit reads."""
+        read = {e.source for e in self.edges if e.target != OUTPUT}
+        return tuple(head for head in self.heads if head not in read)
+
+    @property
+    def works(self) -> bool:
+        """Whether the strength exceeds one half."""
+        return self.strength > WORKS
+
+    def __str__(self) -> str:
+        heads = ", ".join(name_of(h) for h in self.heads) or "direct path"
+        effects = ", ".join(f"{unit} {nats:.1f}" for unit, nats in self.effects.items())
+        text = f"{self.kind}: {heads}; strength {self.strength:.2f}; {self.coverage}"
+        text += f"; nats: {effects}" if effects else ""
+        return f"{text}; {self.note}" if self.note else text

@@ -1,0 +1,92 @@
+"""One row a head: predicted attention on repeated random tokens, its read-out, its role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from imir_detect._typing import HeadIndex
+from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
+from imir_detect.circuits.probe import Probe
+from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.repeats import Repeats
+from imir_detect.coordinates.table import top_share
+
+# The role of the heads that end a circuit, and of those that feed it.
+ROLE_OF: dict[Kind, tuple[str, str]] = {
+    "induction": ("induction", "previous_token"),
+    "pointer_induction": ("induction", "duplicate_token"),
+    "skip": ("skip", "offset"),
+    "suppression": ("suppression", "none"),
+    "prefix_match": ("prefix_match", "none"),
+    "previous_token": ("previous_token", "none"),
+    "offset": ("offset", "none"),
+    "duplicate_token": ("duplicate_token", "none"),
+    "position_sink": ("position_sink", "none"),
+    "in_weights": ("none", "none"),
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """A row of `Report.heads` (api.md). Undefined entries are None: where input and output
+    vocabularies differ, copying, suppression and association are."""
+
+    layer: int
+    head: int
+    previous_token: float
+    duplicate_token: float
+    induction: float
+    copying: float | None
+    suppression: float | None
+    association: float | None
+    role: str
+
+
+def head_table(
+    probe: Probe, repeats: Repeats, relation: Relation, circuits: Iterable[Circuit]
+) -> tuple[Head, ...]:
+    """All heads, in order."""
+    weights = probe.weights
+    roles = _roles(circuits, weights.heads)
+    count = min(len(probe.vocabulary), 512)
+    order = torch.randperm(len(probe.vocabulary), generator=probe.generator(8))
+    asked = torch.zeros(weights.vocab_size, dtype=torch.bool)
+    asked[probe.vocabulary[order[:count]]] = True
+    index = asked.nonzero()[:, 0]
+    rows = []
+    for layer, head in weights.heads:
+        copying = suppression = association = None
+        if weights.same_vocabulary:
+            A = weights.W_E @ weights.W_V[layer, head] @ weights.W_O[layer, head]
+            copying, suppression = top_share(A, weights.W_U.T, None, index)
+            association, _ = top_share(A, weights.W_U.T, relation.partner, index)
+        rows.append(
+            Head(
+                layer,
+                head,
+                repeats.back((layer, head), 1)[0],
+                repeats.behind_copy((layer, head), 0),
+                repeats.behind_copy((layer, head), 1),
+                copying,
+                suppression,
+                association,
+                roles[(layer, head)],
+            )
+        )
+    return tuple(rows)
+
+
+def _roles(circuits: Iterable[Circuit], heads: Iterable[HeadIndex]) -> dict[HeadIndex, str]:
+    """The part each head plays in the strongest circuit that names it. Heads that feed a working
+    induction circuit count by what they do for it, whatever their mean attention is."""
+    roles = dict.fromkeys(heads, "none")
+    for circuit in sorted(circuits, key=lambda c: -c.strength):
+        end, feeder = ROLE_OF[circuit.kind]
+        for head in circuit.heads:
+            role = end if head in circuit.ends else feeder
+            if roles[head] == "none" and (circuit.works or circuit.kind not in IN_CONTEXT):
+                roles[head] = role
+    return roles

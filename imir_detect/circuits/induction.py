@@ -1,0 +1,131 @@
+"""In-context circuits that answer: they put the token behind an earlier copy of the query on top.
+
+induction = shift_1 -> match (key read through that head) -> copy (Elhage et al. 2021, Olsson et
+al. 2022). Its kin are found by the same search: skip circuits (offset other than one) and pointer
+induction (the query reads where a duplicate-token head looked).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from imir_detect._typing import HeadIndex, Int
+from imir_detect.circuits.attribution import (
+    SHARE,
+    ScoreSplit,
+    leading,
+    logit_margins,
+    value_margins,
+)
+from imir_detect.circuits.core import Circuit, Kind
+from imir_detect.circuits.matched import Matched, competitors, coverage_of, observe
+from imir_detect.circuits.probe import Probe, answers, cover
+from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
+from imir_detect.frame.contexts import all_cells
+
+LOOKS = 0.3  # attention to the copy from which a head is said to look at it
+
+
+def answering_circuit(
+    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None
+) -> Circuit | None:
+    """The circuit that puts the token behind the match on top, or None.
+
+    Places are chosen on the first contexts; heads, edges and strength come from contexts drawn
+    anew at those places.
+    """
+    weights = probe.weights
+    cells = cover(first.answer_lift, first.contexts, probe.context)
+    if not (cells & all_cells(probe.context, first.offset)).any():
+        return None
+    seen = observe(
+        probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
+    )
+    if float(seen.answer_lift.mean()) <= 0:
+        return None
+    copies = _copiers(probe, seen)
+    if not copies:
+        return None
+    edges: set[Edge] = set()
+    match = 0.0
+    by_kind: dict[Kind, float] = {"induction": 0.0, "pointer_induction": 0.0}
+    feeders: dict[HeadIndex, float] = {}
+    for copier, nats in copies.items():
+        split = ScoreSplit(weights, seen.trace, seen.contexts, copier, seen.target)
+        edges |= _edges_into(seen, copier, split)
+        match += split.total() * nats
+        for kind, terms in _mechanism(split, seen).items():
+            for feeder, term in terms.items():
+                by_kind[kind] += term * nats
+                feeders[feeder] = feeders.get(feeder, 0.0) + term * nats
+    heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
+    edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+    kind = max(by_kind, key=lambda k: by_kind[k])
+    notes = [] if seen.offset == 1 else [f"offset {seen.offset}"]
+    if by_kind[kind] < match / 2:
+        notes.append("how the match is made is not on the frame: no shift or pointer explains it")
+    alone = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
+    strengths = [float(answers(weights, t, seen.contexts).mean()) for t in (alone, seen.trace)]
+    total = sum(copies.values())
+    unit, place = ("shift", seen.target) if kind == "induction" else ("look", seen.contexts.query)
+    return Circuit(
+        kind=kind if seen.offset == 1 else "skip",
+        heads=tuple(heads),
+        edges=tuple(sorted(edges, key=str)),
+        effects={unit: _look(seen, feeders, place), "match": match / total, "copy": total},
+        strength=min(strengths),
+        coverage=coverage_of(cells, probe.context, seen.offset),
+        note="; ".join(notes),
+    )
+
+
+def _copiers(probe: Probe, seen: Matched) -> dict[HeadIndex, float]:
+    """Heads that attend by the match and bring their share to the answer's margin, in nats."""
+    margins = logit_margins(probe.weights, seen.trace, seen.contexts, competitors(seen))
+    means: dict[Node, float] = {
+        node: float(margin.mean()) for node, margin in margins.items() if node != EMBED
+    }
+    return {
+        node: means[node]
+        for node in leading(means)
+        if not isinstance(node, str) and float(seen.lift[node].mean()) > SHARE / 2
+    }
+
+
+def _edges_into(seen: Matched, copier: HeadIndex, split: ScoreSplit) -> set[Edge]:
+    """The edge to the output, and K, Q and V edges from earlier heads that bring their share."""
+    edges = {Edge(node, copier, "K") for node in leading(split.by_key()) if node != EMBED}
+    edges |= {Edge(node, copier, "Q") for node in leading(split.by_query()) if node != EMBED}
+    edges.add(Edge(copier, OUTPUT, "out"))
+    values = value_margins(split.weights, seen.trace, seen.contexts, copier, seen.target)
+    return edges | {Edge(node, copier, "V") for node in leading(values) if node != EMBED}
+
+
+def _mechanism(split: ScoreSplit, seen: Matched) -> dict[Kind, dict[HeadIndex, float]]:
+    """Nats of the match by shift feeders (what the key carries from the copy) and by pointer
+    feeders (what the query reads of heads that look at the copy)."""
+    rows, query, match = seen.contexts.rows, seen.contexts.query, seen.contexts.match
+    by_query = split.by_query()
+    shifted: dict[HeadIndex, float] = {}
+    pointed: dict[HeadIndex, float] = {}
+    for node in split.parts:
+        if isinstance(node, str):
+            continue
+        layer, head = node
+        shifted[node] = max(0.0, split.by_key_token(node, match))
+        looks_back = float(seen.trace.attention[layer][rows, head, query, match].mean())
+        pointed[node] = max(0.0, by_query[node]) if looks_back > LOOKS else 0.0
+    return {"induction": shifted, "pointer_induction": pointed}
+
+
+def _look(seen: Matched, feeders: dict[HeadIndex, float], position: Tensor) -> float:
+    """Log-odds, in nats, with which the feeders at `position` look at the match, against the mean
+    of the other positions they see; a mean weighted by what each brings."""
+    rows, match = seen.contexts.rows, seen.contexts.match
+    total = weight = 0.0
+    for (layer, head), brought in feeders.items():
+        on = seen.trace.attention[layer][rows, head, position, match].clamp(min=1e-12)
+        off = ((1 - on) / position.clamp(min=1)).clamp(min=1e-12)
+        total += brought * float((on.log() - off.log()).mean())
+        weight += brought
+    return total / weight if weight > 0 else 0.0

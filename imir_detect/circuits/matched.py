@@ -1,0 +1,116 @@
+"""Contexts in which the query's token stood before, and what that match changes.
+
+Every in-context circuit is judged here first: on contexts with a match and on the same contexts
+without it, so that a head that attends to a fixed place, or a model that guesses a word of the
+context, gains nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Bool, HeadIndex, Int
+from imir_detect.circuits.core import Coverage, short
+from imir_detect.circuits.probe import Probe, answers
+from imir_detect.coordinates.pathsum import Trace, sum_paths
+from imir_detect.frame.contexts import Contexts, all_cells, matching_contexts, without_match
+
+FEWEST = 8  # contexts below which nothing is said about a set of places
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Contexts with a match at one offset, and what the match brings against the same contexts
+    without it: attention to the wanted position (`lift`) and to the earlier copy itself (`same`),
+    head by head, and answers that win (`answer_lift`). All are per context."""
+
+    contexts: Contexts
+    trace: Trace
+    lift: dict[HeadIndex, Tensor]
+    same: dict[HeadIndex, Tensor]
+    answer_lift: Tensor
+    offset: int
+
+    @property
+    def target(self) -> Int[Tensor, " n"]:
+        return self.contexts.match + self.offset
+
+    def within(self, cells: Bool[Tensor, "pos pos"]) -> Matched:
+        """Only the contexts whose (query, match) lies in `cells`."""
+        keep = cells[self.contexts.query, self.contexts.match]
+        return Matched(
+            self.contexts.select(keep),
+            self.trace.select(keep),
+            {head: lift[keep] for head, lift in self.lift.items()},
+            {head: lift[keep] for head, lift in self.same.items()},
+            self.answer_lift[keep],
+            self.offset,
+        )
+
+
+def observe(
+    probe: Probe,
+    offset: int,
+    asked: Int[Tensor, " asked"] | None,
+    *,
+    stream: int,
+    n: int,
+    cells: Bool[Tensor, "pos pos"] | None = None,
+) -> Matched:
+    """Sum all paths on n contexts with a match (at `cells`, where given), and on the same contexts
+    without it."""
+    weights, generator = probe.weights, probe.generator(stream)
+    contexts = matching_contexts(
+        n,
+        probe.context,
+        probe.vocabulary,
+        asked=asked,
+        offset=offset,
+        cells=cells,
+        generator=generator,
+    )
+    plain = without_match(contexts, generator=generator)
+    trace, control = sum_paths(weights, contexts.tokens), sum_paths(weights, plain.tokens)
+    rows, query, match = contexts.rows, contexts.query, contexts.match
+
+    def lift(key: Tensor) -> dict[HeadIndex, Tensor]:
+        return {
+            (layer, head): trace.attention[layer][rows, head, query, key]
+            - control.attention[layer][rows, head, query, key]
+            for layer, head in weights.heads
+        }
+
+    gained = torch.zeros(len(contexts), dtype=torch.float64)
+    if weights.same_vocabulary:
+        gained = answers(weights, trace, contexts) - answers(weights, control, plain)
+    return Matched(contexts, trace, lift(match + offset), lift(match), gained, offset)
+
+
+def competitors(seen: Matched) -> Tensor:
+    """The tokens of every context that the query sees, without the wanted one; the wanted place
+    is filled with the query's own token, which stands in the context twice anyway."""
+    tokens, query = seen.contexts.tokens, seen.contexts.query
+    own = tokens[seen.contexts.rows, query][:, None]
+    visible = torch.arange(tokens.shape[1]) <= query[:, None]
+    visible &= tokens != seen.contexts.wanted[:, None]
+    return torch.where(visible, tokens, own)
+
+
+def coverage_of(cells: Bool[Tensor, "pos pos"], length: int, offset: int) -> Coverage:
+    """The share of (query, match) pairs that `cells` keeps, with the places left out named."""
+    possible = all_cells(length, offset)
+    kept = cells & possible
+    columns = possible.any(0)
+    left_out = [int(p) for p in (columns & ~kept.any(0)).nonzero()[:, 0]]
+    rows = possible.any(1)
+    no_query = [int(i) for i in (rows & ~kept.any(1)).nonzero()[:, 0]]
+    exceptions = []
+    if left_out:
+        exceptions.append(f"copies at positions {short(left_out)}")
+    if no_query:
+        exceptions.append(f"queries at positions {short(no_query)}")
+    share = float(kept.sum()) / float(possible.sum())
+    return Coverage(share, "positions", tuple(exceptions))

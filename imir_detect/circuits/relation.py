@@ -1,0 +1,203 @@
+"""The relation R: given by the user, or estimated from the weights.
+
+Estimation needs two pieces of evidence that share no weights. The *direct path* W_E W_U names each
+token's best partner, and so does the rest of the *extended read-out* (the logits at a token,
+averaged over random contexts that do not hold its partner, all paths summed, minus the direct
+path). In a fresh model they agree by chance for one token or so; an association that training has
+made makes them agree for many. All tables are centred over tokens and over partners first: a token
+that is likely everywhere is nobody's partner. The identity is never R.
+
+Where the two agree for more tokens than chance allows, the tokens in question show at which places
+of the context the model answers; there each token's partner is read, and it counts when its entry
+beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
+spread, median), contexts drawn anew name it again, and either the direct path names it too or the
+pair is mutual. Where MLPs write the association the direct path misses it; mutual pairs over many
+tokens then stand in for the first step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.special import ndtri
+
+from imir_detect._typing import Float, Int
+from imir_detect.circuits.probe import NEAR_BEST, Probe
+from imir_detect.coordinates.pathsum import sum_paths
+from imir_detect.frame.contexts import distinct_tokens
+from imir_detect.linalg import DTYPE
+
+CHANCE = 1e-4  # at which as many tokens agree without an association
+LEAST_SHARE = 0.1  # of the tokens, that must agree
+DRAWS = 3  # contexts per token in each half of the read-out
+MOST_CONTEXTS = 512
+MOST_TOKENS = 512  # tokens whose read-out is taken; of more, a seeded sample
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation on tokens: `partner` (vocab), -1 for none; given, or estimated from weights.
+
+    `margin` (vocab), where estimated: nats by which a token's partner beats the null of its row.
+    """
+
+    partner: Int[Tensor, " vocab"]
+    estimated: bool
+    margin: Float[Tensor, " vocab"] | None = None
+
+    @property
+    def named(self) -> Int[Tensor, " named"]:
+        """Tokens that have a partner."""
+        return (self.partner >= 0).nonzero()[:, 0]
+
+    @property
+    def coverage(self) -> float:
+        """Share of the vocabulary that is named."""
+        return len(self.named) / len(self.partner)
+
+    @property
+    def unnamed(self) -> Int[Tensor, " unnamed"]:
+        """Tokens that are neither named nor a partner."""
+        free = self.partner < 0
+        free[self.partner[self.partner >= 0]] = False
+        return free.nonzero()[:, 0]
+
+    def pairs(self, most: int | None = None) -> list[tuple[int, int]]:
+        """(token, partner), by strength of the evidence where it was estimated."""
+        named = self.named
+        if self.margin is not None:
+            named = named[self.margin[named].argsort(descending=True)]
+        return [(int(t), int(self.partner[t])) for t in named[:most]]
+
+
+def estimate_relation(probe: Probe) -> Relation:
+    """R as the module's text says; all -1 where the evidence does not reach."""
+    weights = probe.weights
+    partner = torch.full((weights.vocab_size,), -1)
+    margin = torch.zeros(weights.vocab_size, dtype=DTYPE)
+    tokens = probe.vocabulary
+    if weights.same_vocabulary and probe.context >= 2 and len(tokens) >= 4:
+        if len(tokens) > MOST_TOKENS:
+            order = torch.randperm(len(tokens), generator=probe.generator(1))
+            tokens = tokens[order[:MOST_TOKENS]].sort().values
+        first, second = (_ReadOut.take(probe, tokens, stream=stream) for stream in (2, 3))
+        kept, best, excess = _pairs(first, second)
+        partner[tokens[kept]] = tokens[best[kept]]
+        margin[tokens[kept]] = excess[kept]
+    return Relation(partner, True, margin)
+
+
+def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
+    """Which tokens count, each token's partner and by how many nats it beats its row's null."""
+    size = len(first.direct)
+    everywhere = torch.arange(1, first.asked.shape[1])
+    direct, rest = first.direct.argmax(1), first.rest(everywhere).argmax(1)
+    agree = direct == rest
+    if not _more_than_chance(agree):
+        # No path of its own to agree with: mutual pairs of the whole read-out.
+        rest = first.table(everywhere).argmax(1)
+        agree = rest[rest] == torch.arange(size)
+    nobody = torch.zeros(size, dtype=torch.bool)
+    if not _more_than_chance(agree):
+        return nobody, rest, torch.zeros(size, dtype=DTYPE)
+    places = first.places_that_answer(agree, rest)
+    table = first.table(places)
+    best = table.argmax(1)
+    excess = table.amax(1) - row_null(table, best)
+    mutual = best[best] == torch.arange(size)
+    kept = (excess > 0) & (second.table(places).argmax(1) == best) & ((direct == best) | mutual)
+    return kept if _more_than_chance(kept) else nobody, best, excess
+
+
+def _more_than_chance(agree: Tensor) -> bool:
+    """Whether more tokens agree than independent random partners would, at `CHANCE`."""
+    size, count = len(agree), int(agree.sum())
+    if count < LEAST_SHARE * size:
+        return False
+    law = torch.distributions.Binomial(size, torch.tensor(1 / (size - 1), dtype=DTYPE))
+    values = torch.arange(count, size + 1, dtype=DTYPE)
+    tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
+    return float(tail) < CHANCE
+
+
+@dataclass(frozen=True)
+class _ReadOut:
+    """Logits at every place of random contexts; every place is a query that nothing precedes.
+
+    - `asked` (n, pos): index into the tokens of the token at each place.
+    - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words up to that place,
+      which are no association.
+    - `direct` (tokens, tokens): the direct path's share of it, centred, -inf on the diagonal.
+    """
+
+    asked: Int[Tensor, "n pos"]
+    logits: Float[Tensor, "n pos tokens"]
+    direct: Float[Tensor, "tokens tokens"]
+
+    @staticmethod
+    def take(probe: Probe, tokens: Int[Tensor, " tokens"], *, stream: int) -> _ReadOut:
+        weights, size = probe.weights, len(tokens)
+        n = min(MOST_CONTEXTS, DRAWS * size)
+        length = min(probe.context, size)
+        index = torch.arange(size)
+        asked = distinct_tokens(n, length, index, generator=probe.generator(stream))
+        logits, factor = [], []
+        for start in range(0, n, 128):
+            rows = asked[start : start + 128]
+            trace = sum_paths(weights, tokens[rows])
+            # Attention is causal: at each place, the words up to it are shown.
+            where = torch.full((len(rows), size), length)
+            where.scatter_(1, rows, torch.arange(length).expand_as(rows))
+            shown = where[:, None] <= torch.arange(length)[:, None]
+            read = trace.final @ weights.W_U[:, tokens] + weights.b_U[tokens]
+            logits.append(read.masked_fill(shown, float("nan")))
+            factor.append(trace.inverse_rms[-1].mean())
+        scale = torch.stack(factor).mean()
+        direct = scale * weights.W_E[tokens] @ weights.W_U[:, tokens]
+        return _ReadOut(asked, torch.cat(logits), _centred(direct))
+
+    def table(self, places: Int[Tensor, " places"]) -> Float[Tensor, "tokens tokens"]:
+        """Mean read-out of each token at these places, centred; -inf on the diagonal."""
+        size = self.logits.shape[-1]
+        rows = self.logits[:, places].flatten(0, 1)
+        asked = self.asked[:, places].flatten()
+        total = torch.zeros(size, size, dtype=DTYPE).index_add_(0, asked, rows.nan_to_num(0.0))
+        count = torch.zeros(size, size, dtype=DTYPE)
+        count.index_add_(0, asked, (~rows.isnan()).to(DTYPE))
+        return _centred(total / count)
+
+    def rest(self, places: Int[Tensor, " places"]) -> Float[Tensor, "tokens tokens"]:
+        """The table without the direct path's share."""
+        table = self.table(places)
+        return _centred((table - self.direct).fill_diagonal_(float("nan")))
+
+    def places_that_answer(self, seeds: Tensor, partner: Tensor) -> Int[Tensor, " places"]:
+        """Places at which most of the seed tokens have the partner that both paths name."""
+        hits = []
+        for place in range(1, self.asked.shape[1]):
+            best = self.table(torch.tensor([place])).argmax(1)
+            hits.append(float((best == partner)[seeds].double().mean()))
+        values = torch.tensor(hits)
+        return 1 + (values >= NEAR_BEST * values.max()).nonzero()[:, 0]
+
+
+def _centred(table: Tensor) -> Tensor:
+    """Centred over tokens and over partners, the diagonal and NaN left out; these become -inf."""
+    table = table.clone().fill_diagonal_(float("nan"))
+    table = table - table.nanmean(0, keepdim=True)
+    table = table - table.nanmean(1, keepdim=True)
+    return table.nan_to_num(nan=float("-inf"))
+
+
+def row_null(row: Float[Tensor, "n vocab"], top: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """What the largest of a row's entries exceeds every other time when they are normal draws
+    at the mean and spread of the row without its largest entry (-inf entries are no draws)."""
+    rest = row.scatter(1, top[:, None], float("-inf"))
+    count = torch.isfinite(rest).sum(1).clamp(min=2)
+    rest = rest.masked_fill(~torch.isfinite(rest), 0)
+    mean = rest.sum(1) / count
+    variance = (rest.pow(2).sum(1) / count - mean.pow(2)).clamp(min=0)
+    quantile = 0.5 ** (1 / count.to(DTYPE))
+    return mean + variance.sqrt() * ndtri(quantile)

@@ -1,0 +1,66 @@
+"""Predicted attention on repeated random tokens, with a null for attention to fixed places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Float, HeadIndex
+from imir_detect.circuits.probe import Probe
+from imir_detect.coordinates.pathsum import Trace, sum_paths
+from imir_detect.frame.contexts import repeated_contexts
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Paths summed on two periods of random tokens."""
+
+    trace: Trace
+    period: int
+
+    @staticmethod
+    def take(probe: Probe, n: int = 96) -> Repeats:
+        tokens, period = repeated_contexts(
+            n, probe.context, probe.vocabulary, generator=probe.generator(9)
+        )
+        return Repeats(sum_paths(probe.weights, tokens), period)
+
+    def pattern(self, head: HeadIndex) -> Float[Tensor, "pos pos"]:
+        """Mean attention pattern."""
+        return self.trace.attention[head[0]][:, head[1]].mean(0)
+
+    def back(self, head: HeadIndex, offset: int) -> tuple[float, float]:
+        """Mean attention to i - offset over i > offset, and its z against permuted rows."""
+        pattern = self.pattern(head)
+        query = torch.arange(offset + 1, len(pattern))
+        return _against_permuted(pattern, query, query - offset)
+
+    def behind_copy(self, head: HeadIndex, offset: int) -> float:
+        """Mean attention to the token `offset` after the earlier copy, in the second period. The
+        first repeated position is left out: what it repeats has no predecessor."""
+        pattern = self.pattern(head)
+        query = torch.arange(self.period + 1, len(pattern))
+        if len(query) == 0 or offset >= self.period:
+            return 0.0
+        return float(pattern[query, query - self.period + offset].mean())
+
+    def to_first(self, head: HeadIndex) -> tuple[float, float]:
+        """Mean attention to position 0, and its z."""
+        pattern = self.pattern(head)
+        query = torch.arange(2, len(pattern))
+        return _against_permuted(pattern, query, torch.zeros_like(query))
+
+
+def _against_permuted(pattern: Tensor, query: Tensor, key: Tensor) -> tuple[float, float]:
+    """Mean of pattern[query, key], and its z when every row's visible entries are permuted."""
+    if len(query) == 0:
+        return 0.0, 0.0
+    rows = pattern[query]
+    visible = torch.arange(pattern.shape[1]) <= query[:, None]
+    mean = 1.0 / (query + 1)
+    variance = ((rows - mean[:, None]).pow(2) * visible).sum(1) / (query + 1)
+    value = float(pattern[query, key].mean())
+    spread = float(variance.sum().sqrt()) / len(query)
+    return value, (value - float(mean.mean())) / spread if spread > 0 else 0.0

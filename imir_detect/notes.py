@@ -1,0 +1,127 @@
+"""What a report says about itself: limits, warnings, and how the analysis was made."""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+from typing import Any
+
+import torch
+
+from imir_detect._version import __version__
+from imir_detect.circuits.attending import OFFSETS, SIGNIFICANT
+from imir_detect.circuits.probe import Probe
+from imir_detect.circuits.relation import MOST_TOKENS as MOST_RELATED
+from imir_detect.circuits.relation import Relation
+from imir_detect.coordinates.table import MOST_TOKENS as MOST_READ
+from imir_detect.linalg import ROUNDOFF
+from imir_detect.weights.model import ModelWeights
+
+
+def limits_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
+    """What was not looked at, or only in part."""
+    w = probe.weights
+    limits = [
+        f"predictions are means over {probe.samples} random contexts of {probe.context} positions "
+        f"a question (standard error up to {0.5 / math.sqrt(probe.samples):.2f})",
+        "coordinates follow paths through one earlier head; longer compositions count in "
+        "predictions and have no coordinate of their own",
+        "k-hop, longer-prefix and backward-retrieval circuits are not looked for",
+        _false_positives(w),
+        "probabilities are a monotone function of predicted strength, not yet calibrated on a zoo",
+    ]
+    if probe.context < w.n_ctx:
+        limits.append(f"positions {probe.context} .. {w.n_ctx - 1} were not looked at")
+    if probe.context < 4:
+        limits.append(
+            "the context is too short to tell the kinds of attending heads apart: with so few "
+            "positions, one back, the earlier copy and position 0 coincide"
+        )
+    if w.has_mlp:
+        limits.append(
+            "MLPs count in predictions, but what they do inside a circuit is not analysed; an "
+            "association that lives in them is found through mutual pairs only"
+        )
+    if not w.same_vocabulary:
+        limits.append(
+            "copying, induction and association are undefined: input and output vocabularies differ"
+        )
+    if len(probe.vocabulary) > MOST_RELATED and relation.estimated:
+        limits.append(f"R was looked for among {MOST_RELATED} sampled tokens")
+    if len(probe.vocabulary) > MOST_READ:
+        limits.append(f"coordinates of token selections were read on {MOST_READ} sampled tokens")
+    if len(probe.vocabulary) < w.vocab_size:
+        limits.append(f"tokens {len(probe.vocabulary)} .. {w.vocab_size - 1} are not the task's")
+    return tuple(limits)
+
+
+def _false_positives(w: ModelWeights) -> str:
+    tests = w.n_layers * w.n_heads * (2 + len(OFFSETS))
+    chance = min(1.0, tests * 0.5 * math.erfc(SIGNIFICANT / math.sqrt(2)))
+    return (
+        f"attention to fixed places was tested {tests} times (every head, {2 + len(OFFSETS)} "
+        f"places) at z > {SIGNIFICANT}: chance of any false one {chance:.0e} under permuted rows"
+    )
+
+
+def warnings_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
+    """What is odd about the model, in sentences."""
+    w = probe.weights
+    found = []
+    matrices = {"W_Q": w.W_Q, "W_K": w.W_K, "W_V": w.W_V, "W_O": w.W_O}
+    dead: dict[tuple[int, int], list[str]] = {}
+    for layer in range(w.n_layers):
+        whole = [name for name, W in matrices.items() if not W[layer].any()]
+        if whole:
+            found.append(
+                f"{' and '.join(whole)} of layer {layer} {'is' if len(whole) == 1 else 'are'} all "
+                "zero - was the checkpoint loaded?"
+            )
+        for head in range(w.n_heads):
+            names = [n for n, W in matrices.items() if n not in whole and not W[layer, head].any()]
+            if names:
+                dead[(layer, head)] = names
+    if dead:
+        listed = ", ".join(f"L{layer}H{head} ({', '.join(n)})" for (layer, head), n in dead.items())
+        found.append(f"heads with weights that are exactly zero: {listed}")
+    if not w.W_E.any() or not w.W_U.any():
+        found.append("the embedding or unembedding is all zero - was the checkpoint loaded?")
+    if not relation.estimated and len(relation.named) == 0:
+        found.append("the relation given names no token")
+    return tuple(found)
+
+
+def meta_of(probe: Probe, relation: Relation) -> dict[str, Any]:
+    """How the analysis was made, in plain JSON types."""
+    w = probe.weights
+    lens = sys.modules.get("transformer_lens")
+    return {
+        "imir_detect": __version__,
+        "torch": str(torch.__version__),
+        "transformer_lens": getattr(lens, "__version__", None) if lens else None,
+        "python": platform.python_version(),
+        "seed": probe.seed,
+        "samples": probe.samples,
+        "context": probe.context,
+        "tolerance": ROUNDOFF,
+        "calibrated": False,
+        "model_hash": w.hash(),
+        "model": {
+            "layers": w.n_layers,
+            "heads": w.n_heads,
+            "d_model": w.d_model,
+            "d_head": w.d_head,
+            "vocabulary": w.vocab_size,
+            "n_ctx": w.n_ctx,
+            "norm": "rms" if w.rms else "none",
+            "mlp": w.has_mlp,
+        },
+        "reading": list(w.notes),
+        "relation": {
+            "source": "estimated" if relation.estimated else "given",
+            "named": len(relation.named),
+            "coverage": relation.coverage,
+            "pairs": [list(pair) for pair in relation.pairs()],
+        },
+    }

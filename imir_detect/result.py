@@ -1,0 +1,232 @@
+"""`Report`: what `detect_circuits` gives back; it prints, shows in a notebook, and is JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imir_detect.circuits.core import Circuit, Coverage
+from imir_detect.coordinates.pathsum import Edge
+from imir_detect.errors import ImirError, InvalidArgumentError, UnreadableFileError
+from imir_detect.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas
+
+FORMAT = 1
+SENTENCE = {
+    "icl": "answers from the context: an in-context circuit works, in-weights association does not",
+    "iwl": "answers from its weights: in-weights association works, no in-context circuit does",
+    "mixed": "answers from the context and from its weights: both kinds of circuit work",
+    "none": "no circuit that answers was found to work",
+}
+
+
+class Table(Sequence[dict[str, Any]]):
+    """A small immutable table: rows in a fixed order, columns by name.
+
+    >>> table = Table(("layer", "z"), [(0, 1.5), (1, None)])
+    >>> table.column("layer"), table[1]
+    ([0, 1], {'layer': 1, 'z': None})
+    """
+
+    def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+        self.columns = tuple(columns)
+        self.rows = tuple(tuple(row) for row in rows)
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise InvalidArgumentError(
+                "a table's rows need one entry a column",
+                got=str(sorted({len(row) for row in self.rows})),
+                wanted=str(len(self.columns)),
+                todo="fill missing entries with None",
+            )
+
+    @classmethod
+    def of(cls, kind: type, records: Iterable[Any]) -> Table:
+        """A table of dataclass records."""
+        names = tuple(f.name for f in fields(kind))
+        return cls(names, ([getattr(record, name) for name in names] for record in records))
+
+    def column(self, name: str) -> list[Any]:
+        """The entries of one column, in order."""
+        if name not in self.columns:
+            raise InvalidArgumentError(
+                "no such column", got=repr(name), wanted=", ".join(self.columns), todo="use one"
+            )
+        place = self.columns.index(name)
+        return [row[place] for row in self.rows]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Table(self.columns, self.rows[index])
+        return dict(zip(self.columns, self.rows[index], strict=True))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and (self.columns, self.rows) == (other.columns, other.rows)
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.rows))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table as a pandas DataFrame (pandas comes with the extra `report`)."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImirError(
+                "pandas is not installed", todo="pip install 'imir-detect[report]'"
+            ) from error
+        return pandas.DataFrame(list(self), columns=list(self.columns))
+
+    def __str__(self) -> str:
+        cells = [self.columns, *([cell_text(v) for v in row] for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell_text(v))}</td>" for v in row) + "</tr>"
+            for row in self.rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def cell_text(value: Any) -> str:
+    """A table entry as text: two decimals, a dash for none."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a model's weights say about its circuits (fields as in the public contract).
+
+    `probabilities` sum to 1 and `label` is the most probable; `circuits` are strongest first;
+    `heads` and `coordinates` are tables; `measured` holds behaviour where something was run;
+    `limits` says what was not looked at, `warnings` what is odd about the model, `meta` how the
+    analysis was made.
+    """
+
+    probabilities: dict[str, float]
+    circuits: tuple[Circuit, ...]
+    heads: Table
+    coordinates: Table
+    measured: dict[str, Any]
+    limits: tuple[str, ...]
+    warnings: tuple[str, ...]
+    meta: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The most probable of "icl", "iwl", "mixed", "none"."""
+        return max(self.probabilities, key=lambda name: self.probabilities[name])
+
+    def __str__(self) -> str:
+        lines = [f"{self.label} ({self.probabilities[self.label]:.2f}): {SENTENCE[self.label]}"]
+        lines += [f"  {circuit}" for circuit in self.circuits] or ["  no circuit found"]
+        if self.measured:
+            lines.append("measured: " + _flat(self.measured))
+        lines += [f"warning: {text}" for text in self.warnings]
+        lines.append(f"not looked at, or only in part: {len(self.limits)} points in .limits")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{html.escape(str(c))}</li>" for c in self.circuits)
+        notes = "".join(f"<li>{html.escape(t)}</li>" for t in (*self.warnings, *self.limits))
+        share = self.probabilities[self.label]
+        return (
+            f"<p><b>{html.escape(self.label)}</b> ({share:.2f}): {SENTENCE[self.label]}</p>"
+            f"<ul>{items or '<li>no circuit found</li>'}</ul>{self.heads._repr_html_()}"
+            f"<details><summary>limits and warnings</summary><ul>{notes}</ul></details>"
+        )
+
+    # -- JSON ---------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types only."""
+        return {
+            "format": FORMAT,
+            "label": self.label,
+            "probabilities": self.probabilities,
+            "circuits": [asdict(circuit) for circuit in self.circuits],
+            "heads": {"columns": self.heads.columns, "rows": self.heads.rows},
+            "coordinates": {"columns": self.coordinates.columns, "rows": self.coordinates.rows},
+            "measured": self.measured,
+            "limits": self.limits,
+            "warnings": self.warnings,
+            "meta": self.meta,
+        }
+
+    def to_json(self, path: Path | str) -> Path:
+        """Write the report as strict JSON (no NaN), atomically; returns the path."""
+        path = Path(path)
+        text = json.dumps(self.to_dict(), allow_nan=False, indent=1) + "\n"
+        write_atomically(path, text.encode())
+        return path
+
+    @classmethod
+    def from_json(cls, path: Path | str) -> Report:
+        """Read what `to_json` wrote; equal to the report that was written."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            if data["format"] != FORMAT:
+                raise ValueError(f"format {data['format']!r}, not {FORMAT}")
+            return cls(
+                probabilities=data["probabilities"],
+                circuits=tuple(_circuit(entry) for entry in data["circuits"]),
+                heads=Table(**data["heads"]),
+                coordinates=Table(**data["coordinates"]),
+                measured=data["measured"],
+                limits=tuple(data["limits"]),
+                warnings=tuple(data["warnings"]),
+                meta=data["meta"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, ImirError) as error:
+            raise UnreadableFileError(
+                f"{path} is not a readable report",
+                got=f"{type(error).__name__}: {error}",
+                wanted="a file that Report.to_json wrote",
+                todo="write the report again",
+            ) from error
+
+
+def _circuit(entry: dict[str, Any]) -> Circuit:
+    def node(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    coverage = entry["coverage"]
+    return Circuit(
+        kind=entry["kind"],
+        heads=tuple(node(h) for h in entry["heads"]),
+        edges=tuple(Edge(node(s), node(t), port) for s, t, port in entry["edges"]),
+        effects=entry["effects"],
+        strength=entry["strength"],
+        coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
+        note=entry["note"],
+    )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> str:
+    parts = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            parts.append(_flat(value, f"{prefix}{key}."))
+        else:
+            parts.append(f"{prefix}{key} {cell_text(value)}")
+    return ", ".join(parts)

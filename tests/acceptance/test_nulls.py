@@ -1,0 +1,27 @@
+"""Fresh models hold nothing, at any scale: no circuit that works, no typed head."""
+
+import pytest
+
+from imir_detect import detect_circuits
+from imir_detect.weights.native import ModelSpec
+
+
+@pytest.mark.parametrize("scale", [None, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("norm", [None, "LN"])
+def test_fresh_models_get_none(scale: float | None, norm: str | None) -> None:
+    for seed in range(2):
+        spec = ModelSpec(
+            24,
+            16,
+            n_layers=3,
+            n_heads=4,
+            d_model=32,
+            norm=norm,
+            init_range=scale,  # type: ignore[arg-type]
+        )
+        report = detect_circuits(spec.boot(seed=seed), seed=seed)
+        assert report.label == "none"
+        assert report.probabilities["none"] > 0.9
+        assert set(report.heads.column("role")) == {"none"}
+        assert not [c for c in report.circuits if c.works]
+        assert report.meta["relation"]["named"] == 0

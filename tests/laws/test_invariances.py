@@ -1,0 +1,153 @@
+"""Laws of the coordinates and of the label: what must not change, and what must follow along.
+
+On float64 `ModelWeights`, to 1e-6 relative; through a float32 model, to 1e-4.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from imir_detect import Report, detect_circuits, read_weights, shipped_card, shipped_model
+from imir_detect.tasks import make_task
+from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.native import ModelSpec
+
+F64 = torch.float64
+TIGHT, LOOSE = 1e-6, 1e-4
+
+
+@pytest.fixture(scope="module", params=["icl", "mixed"])
+def weights(request: Any) -> ModelWeights:
+    return read_weights(shipped_model(request.param))
+
+
+def numbers(report: Report) -> torch.Tensor:
+    rows = report.coordinates
+    return torch.tensor(
+        [[row["effect"], row["cosine"], row["z"] or 0.0] for row in rows], dtype=F64
+    )
+
+
+def assert_same(a: Report, b: Report, tolerance: float) -> None:
+    x, y = numbers(a), numbers(b)
+    scale = y.abs().amax(0)
+    assert float(((x - y).abs() / scale).max()) < tolerance
+    assert a.label == b.label
+    assert [(c.kind, c.heads) for c in a.circuits] == [(c.kind, c.heads) for c in b.circuits]
+    for c, d in zip(a.circuits, b.circuits, strict=True):
+        assert c.strength == pytest.approx(d.strength, abs=0.02)
+
+
+def rotation(size: int, *, fix_ones: bool) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    if not fix_ones:
+        return torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=F64))[0]
+    # Rotate within the complement of the ones vector.
+    basis = torch.linalg.qr(
+        torch.cat(
+            [
+                torch.ones(size, 1, dtype=F64),
+                torch.randn(size, size - 1, generator=generator, dtype=F64),
+            ],
+            1,
+        )
+    )[0]
+    inner = torch.eye(size, dtype=F64)
+    inner[1:, 1:] = torch.linalg.qr(
+        torch.randn(size - 1, size - 1, generator=generator, dtype=F64)
+    )[0]
+    return basis @ inner @ basis.T
+
+
+def rotated(w: ModelWeights) -> ModelWeights:
+    Q = rotation(w.d_model, fix_ones=w.rms)
+    return replace(
+        w,
+        W_E=w.W_E @ Q,
+        W_pos=w.W_pos @ Q,
+        W_Q=Q.T @ w.W_Q,
+        W_K=Q.T @ w.W_K,
+        W_V=Q.T @ w.W_V,
+        W_O=w.W_O @ Q,
+        b_O=w.b_O @ Q,
+        W_U=Q.T @ w.W_U,
+    )
+
+
+def rescaled(w: ModelWeights) -> ModelWeights:
+    factor = torch.linspace(0.01, 90, w.n_layers * w.n_heads, dtype=F64)
+    factor = factor.view(w.n_layers, w.n_heads, 1, 1)
+    return replace(
+        w,
+        W_Q=w.W_Q * factor,
+        b_Q=w.b_Q * factor[..., 0],
+        W_K=w.W_K / factor,
+        b_K=w.b_K / factor[..., 0],
+        W_V=w.W_V / factor,
+        W_O=w.W_O * factor,
+    )
+
+
+@pytest.mark.parametrize("change", [rotated, rescaled], ids=lambda f: f.__name__)
+def test_coordinates_do_not_see_the_basis(
+    weights: ModelWeights, change: Callable[[ModelWeights], ModelWeights]
+) -> None:
+    assert_same(detect_circuits(change(weights)), detect_circuits(weights), TIGHT)
+
+
+def test_permuting_heads_permutes_the_circuit(weights: ModelWeights) -> None:
+    order = list(reversed(range(weights.n_heads)))
+    names = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K")
+    swapped = replace(weights, **{name: getattr(weights, name)[:, order] for name in names})
+    plain, report = detect_circuits(weights), detect_circuits(swapped)
+    assert report.label == plain.label
+    moved = {
+        (c.kind, tuple(sorted((layer, order[h]) for layer, h in c.heads))) for c in plain.circuits
+    }
+    assert {(c.kind, c.heads) for c in report.circuits} == moved
+    effect = {
+        (r["unit"], r["layer"], r["head"], r["path"], r["selection"]): r["effect"]
+        for r in report.coordinates
+    }
+    for row in plain.coordinates:
+        if row["layer"] is None or "q:" in row["path"] or ">" in row["path"]:
+            continue
+        head = order[row["head"]]
+        path = row["path"] if row["path"] == "direct" else f"L{row['layer']}H{head}"
+        key = (row["unit"], row["layer"], head, path, row["selection"])
+        assert effect[key] == pytest.approx(row["effect"], rel=TIGHT, abs=1e-9)
+
+
+def test_relabelling_tokens_with_their_relation_changes_no_coordinate() -> None:
+    task = make_task("recall", **shipped_card("mixed")["task"]["knobs"])
+    w, R = read_weights(shipped_model("mixed")), task.relation
+    order = torch.randperm(w.vocab_size, generator=torch.Generator().manual_seed(0))
+    place = order.argsort()
+    moved = replace(w, W_E=w.W_E[order], W_U=w.W_U[:, order], b_U=w.b_U[order])
+    R_moved = torch.where(R[order] < 0, -1, place[R[order]])
+    plain = detect_circuits(w, relation=R)
+    report = detect_circuits(moved, relation=R_moved)
+    x, y = numbers(report), numbers(plain)
+    typical = [r["unit"] in ("match", "copy", "associate") for r in plain.coordinates]
+    # Random contexts fall on other tokens, so the typical norm, their mean, moves by sampling.
+    assert float((x - y)[typical].abs().max()) < 0.02 * float(y.abs().max())
+    cosines = (x - y)[typical][:, 1].abs().max()
+    assert float(cosines) < TIGHT  # free of the norm's scale
+    assert report.label == plain.label
+
+
+@pytest.mark.parametrize("norm", [None, "LN", "RMS"])
+def test_rescaling_inside_a_float32_model(norm: Any) -> None:
+    spec = ModelSpec(20, 10, n_heads=2, d_model=16, norm=norm, init_range=0.4)
+    plain, model = spec.boot(seed=2), spec.boot(seed=2)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attn.q.weight.mul_(7.3)
+            block.attn.q.bias.mul_(7.3)
+            block.attn.k.weight.div_(7.3)
+            block.attn.v.weight.mul_(0.11)
+            block.attn.o.weight.div_(0.11)
+    assert_same(detect_circuits(model), detect_circuits(plain), LOOSE)

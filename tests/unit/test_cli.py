@@ -1,0 +1,52 @@
+"""The command line: what it prints, what it writes, how it fails."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from imir_detect.cli import app
+
+runner = CliRunner()
+
+
+def test_detect_prints_the_circuit_and_writes_the_report(tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    done = runner.invoke(app, ["detect", "icl", "--json", str(target)])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("icl (")
+    assert "induction" in done.output
+    assert json.loads(target.read_text())["label"] == "icl"
+
+
+def test_train_saves_a_model_that_detect_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    options = ["--blocks", "2", "--common", "6", "--rare", "6", "--steps", "3"]
+    options += ["--width", "16", "--heads", "1"]
+    done = runner.invoke(app, ["train", str(folder), *options])
+    assert done.exit_code == 0, done.output
+    assert {f.name for f in folder.iterdir()} == {"model.safetensors", "card.json"}
+    assert runner.invoke(app, ["detect", str(folder)]).output.startswith("none (")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["detect", "no-such"], "error: no model 'no-such'; wanted a shipped model"),
+        (["detect", "icl", "--context", "1"], "error: this context does not fit the model"),
+        (["train", "x", "--blocks", "0"], "error: these knobs of recall do not fit"),
+    ],
+)
+def test_errors_take_one_line_and_exit_code_1(
+    arguments: list[str], text: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "imir_detect", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(text), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr + done.stdout
+    assert not list(tmp_path.iterdir())
