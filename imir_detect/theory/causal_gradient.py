@@ -122,10 +122,12 @@ def closed_form(
     return ((z - z.sum(1, keepdim=True) / steps) / steps).tril()
 
 
-def causal_correlation(a: Float[Tensor, "pos pos"], b: Float[Tensor, "pos pos"]) -> float:
-    """Pearson correlation of two tables over the entries with j <= i."""
+def causal_correlation(
+    a: Float[Tensor, "pos pos"], b: Float[Tensor, "pos pos"], *, strict: bool = False
+) -> float:
+    """Pearson correlation of two tables over the entries with j <= i (`strict`: j < i)."""
     size = min(len(a), len(b))
-    mask = torch.ones(size, size, dtype=torch.bool).tril()
+    mask = torch.ones(size, size, dtype=torch.bool).tril(-1 if strict else 0)
     both = torch.stack([a[:size, :size][mask], b[:size, :size][mask]])
     return float(torch.corrcoef(both)[0, 1])
 

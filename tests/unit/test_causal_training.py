@@ -10,14 +10,14 @@ from imir_detect.errors import InvalidArgumentError
 from imir_detect.models.disentangled import DisentangledTransformer
 from imir_detect.models.disentangled_mlp import AdditiveTransformer
 from imir_detect.tasks.causal_graph import CausalGraphTask
-from imir_detect.tasks.latent_graph import chain, pairs
+from imir_detect.tasks.latent_graph import chain, halves, pairs
 from imir_detect.training.causal import (
     GraphRecipe,
     evaluate_on_graph,
     predict,
     train_on_graph,
 )
-from imir_detect.training.two_stage import TwoStageRecipe, train_two_stage
+from imir_detect.training.two_stage import TwoStageRecipe, finish, train_two_stage
 
 
 def test_plain_training_learns_the_graph_and_beats_the_circuit() -> None:
@@ -47,6 +47,20 @@ def test_two_stages_learn_the_graph_then_the_match() -> None:
     assert torch.equal(model.readout[-3:] * 0, torch.zeros(3, 3))
     measured = evaluate_on_graph(task, model, readout="frequency", eps=recipe.eps, n=4096)
     assert measured["over_circuit"] < 0.3
+
+
+def test_with_two_parents_every_head_finds_its_own() -> None:
+    graph = halves(8)
+    task = CausalGraphTask(graph, 3)
+    stages = TwoStageRecipe(batch=1024, first_steps=60, first_rate=2.0, second_steps=0)
+    model = train_two_stage(task, stages)
+    read = recover_causal_graph(model.to_weights(), nodes=len(graph))
+    best = {(c.head, c.child): c.parent for c in read.candidates}
+    for child in graph.children:
+        assert (best[0, child], best[1, child]) == graph.parents[child]
+    held = model.attention[0].detach().clone()
+    finish(task, model, steps=20)
+    assert torch.equal(model.attention[0], held)
 
 
 def test_training_is_reproducible_and_draws_can_be_the_target() -> None:

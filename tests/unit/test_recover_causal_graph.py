@@ -22,7 +22,8 @@ from imir_detect.linalg import DTYPE
 from imir_detect.models.disentangled import DisentangledTransformer
 from imir_detect.tasks.latent_graph import LatentGraph, chain, halves, pairs, random_forest
 from imir_detect.weights.model import ModelWeights
-from imir_detect.weights.native import ModelSpec
+from imir_detect.weights.native import ModelSpec, Norm
+from imir_detect.weights.store import parameters
 
 
 def planted(graph: LatentGraph, effect: float, noise: float = 0.1, seed: int = 0) -> ModelWeights:
@@ -54,6 +55,24 @@ def test_a_planted_graph_is_read_back(graph: LatentGraph) -> None:
     assert {e.head for e in read.edges} == set(range(graph.n_parents))
     assert min(e.confidence for e in read.edges) > 0.9
     assert (read.matrix() > 0).equal(graph.matrix())
+
+
+@pytest.mark.parametrize(("norm", "strength"), [(None, 60.0), ("LN", 2.0)])
+def test_a_graph_planted_in_a_transformer_lens_model_is_read_back(
+    norm: Norm | None, strength: float
+) -> None:
+    """Positions in a random orthonormal basis; layer 0 maps each to its parent."""
+    graph = random_forest(14, seed=6)
+    bridge = ModelSpec(d_vocab=7, n_ctx=14, d_model=32, n_heads=1, norm=norm).boot(0)
+    own = parameters(bridge)
+    basis = torch.linalg.qr(torch.randn(32, 32, generator=torch.Generator().manual_seed(1))).Q
+    places = basis[:14]
+    child_to_parent = sum(torch.outer(places[c], places[p]) for p, c in graph.edges)
+    with torch.no_grad():
+        next(p for name, p in own.items() if p.shape == (14, 32)).copy_(places)
+        own["layers.0.attn.q.weight"].copy_(strength * torch.eye(32))
+        own["layers.0.attn.k.weight"].copy_(child_to_parent)
+    assert recover_causal_graph(bridge).parents == graph.parents
 
 
 def test_effect_and_confidence_by_hand() -> None:
