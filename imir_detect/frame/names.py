@@ -2,7 +2,7 @@
 
 A *selection* is a 0/1 matrix on tokens or on positions. A *path* is a product of heads' output-
 value maps, in the order in which they act; the empty product is the direct path. Together they
-name a *direction* (imir.md sections 3 and 9): one basis weight, or one output weight.
+name a *direction* (the paper, section 3): one basis weight, or one output weight.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 from imir_detect.errors import UnknownNameError
 from imir_detect.tasks.automaton import AutomatonStrings
 from imir_detect.tasks.base import AXES, IGNORE, Axis, Batch, Ceiling, Task, accuracy, measure
+from imir_detect.tasks.causal_graph import CausalGraphTask
 from imir_detect.tasks.conditional import ConditionalRetrieval
 from imir_detect.tasks.copying import CopyLast, OffsetCopy
 from imir_detect.tasks.counting import Majority, UnigramCounting
@@ -33,6 +34,7 @@ REGISTRY: dict[str, type[Any]] = {
     "fragments": Fragments,
     "text": RepeatedText,
     "mixture": Mixture,
+    "causal_graph": CausalGraphTask,
     # controls: what solves them must not be called an in-context circuit
     "copy_last": CopyLast,
     "offset_copy": OffsetCopy,
@@ -67,6 +69,7 @@ __all__ = [
     "AutomatonStrings",
     "Axis",
     "Batch",
+    "CausalGraphTask",
     "Ceiling",
     "ConditionalRetrieval",
     "CopyLast",

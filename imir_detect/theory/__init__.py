@@ -1,1 +1,1 @@
-"""The theory of the paper as functions that predict, measure and give a tidy table."""
+"""The paper's theory measured: each module gives a table of predictions beside measurements."""

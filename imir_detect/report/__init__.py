@@ -1,0 +1,1 @@
+"""Drawings of results: data first, then a picture of that same data."""

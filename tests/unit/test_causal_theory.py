@@ -1,0 +1,214 @@
+"""Layer 0's gradient at initialisation: against autograd, its closed form and enumeration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from imir_detect.errors import InvalidArgumentError
+from imir_detect.linalg import DTYPE
+from imir_detect.tasks.causal_graph import CausalGraphTask
+from imir_detect.tasks.latent_graph import LatentGraph, chain, halves, random_forest
+from imir_detect.tasks.row_priors import Dirichlet
+from imir_detect.theory.causal_gradient import (
+    causal_correlation,
+    closed_form,
+    layer0_gradient,
+    mean_ratio,
+)
+from imir_detect.theory.causal_information import (
+    chi_square_information,
+    enumerate_sequences,
+    enumerated_information,
+    estimated_information,
+    information_matrix,
+)
+from imir_detect.theory.causal_reading import graph_from_gradient
+from imir_detect.training.two_stage import initial_model
+
+TREE = LatentGraph(((), (0,), (0,), (), (1,)))
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("match", "eps"), [(1.0, 0.02), (2.5, 0.1)])
+def test_the_gradient_by_hand_is_autograds(match: float, eps: float) -> None:
+    task = CausalGraphTask(TREE, 3)
+    drawn = task.draw(300, generator=generator())
+    model = initial_model(task, match).double()
+    loss = -(drawn.rows * (model(drawn.tokens) + eps).log()).sum(-1).mean()
+    loss.backward()
+    expected = -model.attention[0].grad[0, 3:, 3:].tril()  # type: ignore[union-attr,index]
+    found = layer0_gradient(drawn.tokens, drawn.rows, match=match, eps=eps)
+    assert_close(found.value[0], expected, atol=1e-12, rtol=0)
+
+
+def test_the_standard_error_is_that_of_the_mean_over_sequences() -> None:
+    task = CausalGraphTask(TREE, 3)
+    drawn = task.draw(200, generator=generator())
+    each = torch.cat(
+        [
+            layer0_gradient(drawn.tokens[[i, i]], drawn.rows[[i, i]]).value
+            for i in range(len(drawn.tokens))
+        ]
+    )
+    found = layer0_gradient(drawn.tokens, drawn.rows)
+    assert_close(found.value[0], each.mean(0))
+    assert_close(found.error[0], each.std(0, correction=0) / 200**0.5)
+
+
+def test_the_closed_form_is_the_gradient_at_a_vanishing_match() -> None:
+    """Exactly, on any sequences, once the query is averaged over all symbols."""
+    task = CausalGraphTask(TREE, 3)
+    drawn = task.draw(50, generator=generator(1))
+    match, eps = 1e-6, 0.05
+    gradient = torch.zeros(6, 6, dtype=DTYPE)
+    for query in range(3):
+        tokens = drawn.tokens.clone()
+        tokens[:, -1] = query
+        rows = drawn.transitions[:, query]
+        gradient += layer0_gradient(tokens, rows, match=match, eps=eps).value[0] / 3
+    q, c = mean_ratio(drawn.tokens, drawn.transitions, eps=eps)
+    expected = closed_form(q, c) * match / (3 * 6)
+    assert_close(gradient[:5, :5], expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
+
+
+def test_gradient_and_closed_form_agree_on_separate_samples() -> None:
+    task = CausalGraphTask(random_forest(11, seed=3), 5)
+    one, other = (task.draw(16384, generator=generator(s)) for s in (1, 2))
+    gradient = layer0_gradient(one.tokens, one.rows).value[0]
+    q, c = mean_ratio(other.tokens, other.transitions)
+    assert causal_correlation(gradient, closed_form(q, c)) > 0.98
+    assert causal_correlation(gradient, gradient) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("symbols", [3, 10])
+def test_the_largest_earlier_entry_is_the_true_parent(symbols: int) -> None:
+    graph = random_forest(19, seed=5)
+    drawn = CausalGraphTask(graph, symbols).draw(16384, generator=generator())
+    gradient = layer0_gradient(drawn.tokens, drawn.rows).value[0]
+    assert [(int(gradient[c, :c].argmax()), c) for c in graph.children] == list(graph.edges)
+
+
+# -- information ------------------------------------------------------------------------------
+
+
+def test_information_of_known_laws() -> None:
+    """An exact copy of S symbols has S - 1; a symmetric binary channel (1 - 2 p)^2."""
+    assert float(chi_square_information(torch.eye(4, dtype=DTYPE) / 4)) == pytest.approx(3)
+    p = 0.2
+    channel = torch.tensor([[1 - p, p], [p, 1 - p]], dtype=DTYPE) / 2
+    assert float(chi_square_information(channel)) == pytest.approx((1 - 2 * p) ** 2)
+    independent = torch.tensor([0.3, 0.7], dtype=DTYPE)
+    outer = independent[:, None] * independent
+    assert float(chi_square_information(outer)) == pytest.approx(0, abs=1e-15)
+
+
+def test_closed_information_is_that_of_all_sequences() -> None:
+    task = CausalGraphTask(TREE, 3, Dirichlet(0.4))
+    matrices = task.prior.sample((4, 3), 3, generator=generator())
+    counted = torch.stack([enumerated_information(task, pi) for pi in matrices]).mean(0)
+    assert_close(information_matrix(TREE, matrices), counted, atol=1e-12, rtol=0)
+    assert counted[3, 0] == pytest.approx(0, abs=1e-12)  # another tree
+
+
+def test_a_chain_loses_information_with_distance() -> None:
+    """The data processing inequality, which is why the parent is a row's largest entry."""
+    table = estimated_information(CausalGraphTask(chain(6), 4), n=200)
+    for row in range(1, 6):
+        earlier = table[row, :row]
+        assert bool((earlier[1:] > earlier[:-1]).all())
+    assert_close(table, table.T)
+
+
+def test_enumerated_probabilities_sum_to_one_and_give_the_exact_gradient() -> None:
+    task = CausalGraphTask(LatentGraph(((), (0,), ())), 2)
+    pi = torch.tensor([[0.7, 0.3], [0.2, 0.8]], dtype=DTYPE)
+    tokens, chance = enumerate_sequences(task, pi)
+    assert float(chance.sum()) == pytest.approx(1)
+    each = [
+        layer0_gradient(row.expand(2, -1), pi[row[-1]].expand(2, -1)).value[0] for row in tokens
+    ]
+    exact = torch.einsum("n,nij->ij", chance, torch.stack(each))
+    picked = torch.multinomial(chance, 200000, replacement=True, generator=generator())
+    sampled = layer0_gradient(tokens[picked], pi[tokens[picked][:, -1]])
+    assert bool(((sampled.value[0] - exact).abs() <= 5 * sampled.error[0] + 1e-12).all())
+    assert float(exact[1, 0].abs()) > 1e-4
+
+
+# -- reading a graph from data ----------------------------------------------------------------
+
+
+def test_a_task_is_read_with_its_roots() -> None:
+    graph = random_forest(12, seed=1)
+    read = graph_from_gradient(CausalGraphTask(graph, 3), n=8192)
+    assert read.parents == graph.parents
+    assert (read.source, read.n_parents) == ("gradient", 1)
+    assert min(edge.confidence for edge in read.edges) > 0.99
+
+
+def test_real_sequences_with_their_answers_are_read_alike() -> None:
+    graph = random_forest(10, seed=2)
+    batch = CausalGraphTask(graph, 3).sample(30000, generator=generator())
+    sequences = torch.cat([batch.tokens, batch.targets[:, -1:]], 1)
+    assert graph_from_gradient(sequences).parents == graph.parents
+
+
+def test_two_parents_are_read_one_a_query_token() -> None:
+    graph = halves(10)
+    read = graph_from_gradient(CausalGraphTask(graph, 3), n=16384)
+    assert read.parents == graph.parents
+    assert read.n_parents == 2
+
+
+def test_data_without_a_graph_have_none() -> None:
+    nothing = LatentGraph(((),) * 12)
+    found = [graph_from_gradient(CausalGraphTask(nothing, 3), n=4096, seed=s) for s in range(8)]
+    assert sum(len(graph.edges) for graph in found) == 0
+
+
+def test_the_null_exchanges_tokens_and_so_is_exact_without_a_graph() -> None:
+    """Effects of a graph of roots are noise of the stated size: mean 0, deviation 1."""
+    read = [
+        graph_from_gradient(CausalGraphTask(LatentGraph(((),) * 3), 3), n=4096, seed=s)
+        for s in range(60)
+    ]
+    # Node 1 has one candidate only, so its effect is not a maximum.
+    z = torch.tensor([graph.candidates[0].effect for graph in read])
+    assert abs(float(z.mean() / (z.std() / 60**0.5))) < 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: graph_from_gradient(torch.zeros(5, 3, dtype=torch.long)), "no sequences to read"),
+        (lambda: graph_from_gradient(torch.zeros(5, 9)), "no sequences to read"),
+        (
+            lambda: graph_from_gradient(torch.full((5, 9), 4), n_symbols=3),
+            "a token is no symbol; got tokens from 4 to 4",
+        ),
+        (
+            lambda: layer0_gradient(torch.zeros(5, 4, dtype=torch.long), torch.ones(4, 2)),
+            "tokens and target rows do not belong together; got tokens (5, 4), rows (4, 2)",
+        ),
+        (
+            lambda: layer0_gradient(torch.full((5, 4), 2), torch.ones(5, 2)),
+            "tokens are no symbols of the target rows",
+        ),
+        (
+            lambda: enumerate_sequences(CausalGraphTask(chain(19)), torch.eye(3, dtype=DTYPE)),
+            "too many sequences to enumerate; got 3^20",
+        ),
+        (
+            lambda: estimated_information(CausalGraphTask(halves(5))),
+            "closed for single parents only; got 2 parents",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: object, message: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        call()  # type: ignore[operator]
+    assert message in str(caught.value)

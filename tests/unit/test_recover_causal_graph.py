@@ -1,0 +1,202 @@
+"""Reading a causal graph from weights: planted graphs, laws, and the null of untrained models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from imir_detect.circuits.causal_graph import (
+    FALSE_SHARE,
+    CausalEdge,
+    CausalGraph,
+    discoveries,
+    position_scores,
+    recover_causal_graph,
+    robust_spread,
+)
+from imir_detect.errors import InvalidArgumentError
+from imir_detect.linalg import DTYPE
+from imir_detect.models.disentangled import DisentangledTransformer
+from imir_detect.tasks.latent_graph import LatentGraph, chain, halves, pairs, random_forest
+from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.native import ModelSpec, Norm
+from imir_detect.weights.store import parameters
+
+
+def planted(graph: LatentGraph, effect: float, noise: float = 0.1, seed: int = 0) -> ModelWeights:
+    """Layer 0's position scores: `effect` on every edge, one head a parent, noise elsewhere."""
+    k = graph.n_parents
+    model = DisentangledTransformer(3, len(graph), (k, 1), init_std=noise, seed=seed)
+    with torch.no_grad():
+        for child in graph.children:
+            for head, parent in enumerate(graph.parents[child]):
+                model.attention[0][head, 3 + child, 3 + parent] += effect
+    return model.to_weights()
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        chain(12),
+        pairs(12),
+        halves(12),
+        random_forest(20, seed=4),
+        LatentGraph(((), *[(0,)] * 11)),  # a star: all nodes have one parent
+    ],
+)
+def test_a_planted_graph_is_read_back(graph: LatentGraph) -> None:
+    read = recover_causal_graph(planted(graph, 6.0))
+    assert read.parents == graph.parents
+    assert read.roots == graph.roots
+    assert read.n_parents == graph.n_parents
+    assert {e.head for e in read.edges} == set(range(graph.n_parents))
+    assert min(e.confidence for e in read.edges) > 0.9
+    assert (read.matrix() > 0).equal(graph.matrix())
+
+
+@pytest.mark.parametrize(("norm", "strength"), [(None, 60.0), ("LN", 2.0)])
+def test_a_graph_planted_in_a_transformer_lens_model_is_read_back(
+    norm: Norm | None, strength: float
+) -> None:
+    """Positions in a random orthonormal basis; layer 0 maps each to its parent."""
+    graph = random_forest(14, seed=6)
+    bridge = ModelSpec(d_vocab=7, n_ctx=14, d_model=32, n_heads=1, norm=norm).boot(0)
+    own = parameters(bridge)
+    basis = torch.linalg.qr(torch.randn(32, 32, generator=torch.Generator().manual_seed(1))).Q
+    places = basis[:14]
+    child_to_parent = sum(torch.outer(places[c], places[p]) for p, c in graph.edges)
+    with torch.no_grad():
+        next(p for name, p in own.items() if p.shape == (14, 32)).copy_(places)
+        own["layers.0.attn.q.weight"].copy_(strength * torch.eye(32))
+        own["layers.0.attn.k.weight"].copy_(child_to_parent)
+    assert recover_causal_graph(bridge).parents == graph.parents
+
+
+def test_effect_and_confidence_by_hand() -> None:
+    """Three positions, scores 0 but for S[2, 0] = log 6: attention 6/8, chance 1/3."""
+    model = DisentangledTransformer(2, 3)
+    with torch.no_grad():
+        model.attention[0][0, 2 + 2, 2 + 0] = torch.tensor(6.0).log()
+    read = recover_causal_graph(model.to_weights())
+    found = next(c for c in read.candidates if c.child == 2)
+    assert found.parent == 0
+    assert found.effect == pytest.approx(torch.tensor(6.0).log().item())
+    assert found.confidence == pytest.approx((6 / 8 - 1 / 3) / (1 - 1 / 3))
+
+
+def test_without_edges_there_is_no_graph() -> None:
+    for seed in range(10):
+        read = recover_causal_graph(planted(LatentGraph(((),) * 15), 0.0, noise=2.0, seed=seed))
+        assert len(read.edges) <= 1
+    flat = recover_causal_graph(DisentangledTransformer(3, 8).to_weights())
+    assert flat.edges == ()
+    assert flat.n_parents == 0
+    assert flat.roots == tuple(range(8))
+
+
+def test_untrained_models_stand_out_from_their_null_in_no_more_than_two_percent_of_rows() -> None:
+    specs = [
+        ModelSpec(d_vocab=5, n_ctx=20, d_model=64, n_heads=8, norm="LN", n_layers=1),
+        ModelSpec(d_vocab=5, n_ctx=20, d_model=64, n_heads=8, init_range=0.5, n_layers=1),
+        ModelSpec(d_vocab=5, n_ctx=20, d_model=32, n_heads=8, n_layers=1),
+    ]
+    rows = [
+        (c.p_value < 0.01, c in graph.edges)
+        for spec in specs
+        for seed in range(5)
+        for graph in [recover_causal_graph(spec.boot(seed))]
+        for c in graph.candidates
+    ]
+    assert len(rows) >= 2000
+    for share in torch.tensor(rows).double().mean(0).tolist():
+        assert share <= 0.02
+
+
+def test_rotating_the_residual_stream_changes_nothing() -> None:
+    weights = planted(random_forest(10, seed=1), 5.0)
+    generator = torch.Generator().manual_seed(0)
+    turn = torch.linalg.qr(
+        torch.randn(weights.d_model, weights.d_model, dtype=DTYPE, generator=generator)
+    ).Q
+    turned = replace(
+        weights,
+        W_E=weights.W_E @ turn,
+        W_pos=weights.W_pos @ turn,
+        **{name: turn.T @ getattr(weights, name) for name in ("W_Q", "W_K", "W_V", "W_U")},
+        W_O=weights.W_O @ turn,
+    )
+    one, other = recover_causal_graph(weights), recover_causal_graph(turned)
+    assert one.parents == other.parents
+    assert_close(
+        torch.tensor([c.effect for c in one.candidates]),
+        torch.tensor([c.effect for c in other.candidates]),
+    )
+
+
+def test_permuting_heads_permutes_the_edges_heads() -> None:
+    weights = planted(halves(9), 6.0)
+    turned = replace(weights, W_Q=weights.W_Q.flip(1), W_K=weights.W_K.flip(1))
+    one, other = recover_causal_graph(weights), recover_causal_graph(turned)
+    assert {(e.parent, e.child, e.head) for e in one.edges} == {
+        (e.parent, e.child, 1 - (e.head or 0)) for e in other.edges
+    }
+
+
+def test_scores_are_means_over_tokens_of_the_scores_with_tokens() -> None:
+    bridge = ModelSpec(d_vocab=4, n_ctx=6, d_model=8, n_heads=2, norm="RMS", init_range=0.5).boot(0)
+    from imir_detect.weights.read import read_weights
+
+    w = read_weights(bridge)
+    x = w.W_E[:, None] + w.W_pos
+    x = x / (x.square().mean(-1, keepdim=True) + w.eps).sqrt()
+    every = torch.einsum("aid,hde,hfe,bjf->habij", x, w.W_Q[0], w.W_K[0], x) / w.scale[0]
+    assert_close(position_scores(w, 6), every.mean((1, 2)))
+
+
+def test_the_robust_spread_does_not_see_the_edges() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(60, 60, dtype=DTYPE, generator=generator)
+    assert robust_spread(noise) == pytest.approx(1.0, abs=0.05)
+    with_edges = noise + 50 * torch.eye(60, dtype=DTYPE).roll(-1, 1)
+    assert robust_spread(with_edges) == pytest.approx(robust_spread(noise), rel=0.1)
+
+
+def test_discoveries_are_benjamini_and_hochbergs() -> None:
+    """m = 4: p = .01 and .024 lie at or below .0125 and .025; .04 above .0375, .9 above .05."""
+    edges = [CausalEdge(0, i, 1.0, 1.0, p) for i, p in enumerate((0.9, 0.024, 0.04, 0.01), 1)]
+    assert FALSE_SHARE == 0.05
+    assert [e.p_value for e in discoveries(edges)] == [0.01, 0.024]
+    assert discoveries([]) == []
+
+
+def test_a_graph_prints_and_tabulates_itself() -> None:
+    read = recover_causal_graph(planted(pairs(6), 6.0))
+    assert "3 edges, 3 roots, 1 parents a node" in str(read)
+    assert "0->1" in str(read)
+    table = list(read.rows())
+    assert [row["edge"] for row in table] == [True, False, True, False, True]
+    assert table[2] | {"confidence": 0, "effect": 0, "p_value": 0} == {
+        "child": 3,
+        "parent": 2,
+        "head": 0,
+        "confidence": 0,
+        "effect": 0,
+        "p_value": 0,
+        "edge": True,
+    }
+
+
+def test_two_parents_seen_by_one_head_each_count_once() -> None:
+    same = [CausalEdge(0, 1, 0.6, 1.0, 0.01, head=h) for h in (0, 1)]
+    graph = CausalGraph(2, tuple(same), tuple(same), (1.0, 1.0), "weights")
+    assert graph.parents == ((), (0,))
+    assert graph.n_parents == 1
+
+
+@pytest.mark.parametrize("nodes", [1, 9])
+def test_positions_that_the_model_lacks_are_refused(nodes: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"got {nodes}; wanted from 2 to 8"):
+        recover_causal_graph(DisentangledTransformer(3, 8).to_weights(), nodes=nodes)
