@@ -63,6 +63,12 @@ def main() -> None:
             ".9); on the border: a final accuracy within .2 of 1/2 in either.\nicl lost: best ICL "
             "accuracy of the run minus the final one (transience)."
         )
+        if share < 0.9:
+            note += (
+                "\nNot met. The four coordinates, which have nothing else to learn, end with both "
+                "circuits in the cells that disagree; whether the full model would with more "
+                "steps was not tried."
+            )
         save(rows, chosen.out, "phase_diagram", note)
 
     def draw(axes):
