@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import csv
 import os
 import time
@@ -19,11 +20,28 @@ def options(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer seeds or sizes")
     parser.add_argument("--out", type=Path, default=None, help="folder (default: results/)")
+    parser.add_argument("--resume", action="store_true", help="keep rows saved by an earlier run")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     chosen = parser.parse_args()
     if chosen.out is None:
         chosen.out = RESULTS / "quick" if chosen.quick else RESULTS
     return chosen
+
+
+def saved(chosen: argparse.Namespace, name: str) -> list[Row]:
+    """Rows of an earlier run of the same settings, with --resume; else none."""
+    file = chosen.out / f"{name}.csv"
+    if not chosen.resume or not file.exists():
+        return []
+    with file.open(newline="") as stream:
+        return [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(stream)]
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text or None
 
 
 def show(value: Any) -> str:

@@ -1,13 +1,13 @@
 """Which head wins, told from the coordinates at initialisation.
 
-python benchmarks/paper/winner.py [--quick]
+python benchmarks/paper/winner.py [--quick] [--resume]
 """
 
 from __future__ import annotations
 
 from statistics import mean
 
-from _table import Clock, options, save
+from _table import Clock, options, save, saved
 
 from imir_detect.tasks.recall import AssociativeRecall
 from imir_detect.theory.winner import hit_rates, race_coordinates, race_weights
@@ -19,13 +19,16 @@ def main() -> None:
         n_blocks=4, n_common=0, n_rare=16, rare_frequency=1.0, query_never_first=True
     )
     runs = 8 if chosen.quick else 30
-    rows = []
+    rows = saved(chosen, "winner")
+    done_before = {(r["model"], r["init"], r["heads"]) for r in rows}
     for name, race, scales in (
         ("coordinates", race_coordinates, (0.5,)),
-        ("all weights", race_weights, (0.5, 1.0)),
+        ("all weights", race_weights, (0.5,)),
     ):
         for scale in scales:
             for heads in (2, 4):
+                if (name, scale, heads) in done_before:
+                    continue
                 seeds = range(chosen.seed, chosen.seed + runs)
                 races = [race(task, heads=heads, scale=scale, seed=s) for s in seeds]
                 done = [r for r in races if r.emerged]
