@@ -77,7 +77,8 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
 def save(rows: dict[str, dict[str, object]]) -> None:
     ordered = [rows[name] for name in RECIPES if name in rows]
     RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    head = ("name", "layers", "heads", "d_mlp", "steps", "seconds", "accuracy", "ceiling", "met")
+    head = ("name", "knobs", "layers", "heads", "d_mlp", "steps", "seconds", "accuracy")
+    head += ("ceiling", "met")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cell(row[key]) for key in head) + " |" for row in ordered]
     text = "\n".join(["# How small models learn the tasks", "", *_about(), "", *lines, ""])
@@ -93,7 +94,11 @@ def _about() -> list[str]:
 
 
 def _cell(value: object) -> str:
-    return {True: "yes", False: "**no**", None: "-"}.get(value, str(value))  # type: ignore[call-overload]
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={v}" for k, v in value.items()) or "defaults"
+    return "-" if value is None else str(value)
 
 
 def main() -> None:
