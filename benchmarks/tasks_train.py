@@ -64,6 +64,8 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
         "heads": spec.n_heads,
         "d_model": spec.d_model,
         "d_mlp": spec.d_mlp,
+        "norm": spec.norm,
+        "position": spec.position,
         "parameters": sum(p.numel() for p in parameters(trained.model).values()),
         "steps": int(trained.history[-1]["step"]),
         "seconds": round(seconds, 1),
@@ -77,8 +79,8 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
 def save(rows: dict[str, dict[str, object]]) -> None:
     ordered = [rows[name] for name in RECIPES if name in rows]
     RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    head = ("name", "knobs", "layers", "heads", "d_mlp", "steps", "seconds", "accuracy")
-    head += ("ceiling", "met")
+    head = ("name", "knobs", "layers", "heads", "d_mlp", "norm", "position", "steps", "seconds")
+    head += ("accuracy", "ceiling", "met")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cell(row[key]) for key in head) + " |" for row in ordered]
     text = "\n".join(["# How small models learn the tasks", "", *_about(), "", *lines, ""])
