@@ -93,7 +93,8 @@ def _about() -> list[str]:
         f"Accuracy on {FRESH} fresh sequences; one thread of a shared two-core machine, so seconds",
         "are upper bounds. One seed each. Recipes of ioi, conditional, fragments and ngram-3 were",
         "chosen after others had failed (ngram-3: about a dozen settings, one of them this), so",
-        f"another seed may do worse; rows differ in more than one thing. torch {torch.__version__.split('+')[0]}.",
+        "another seed may do worse; rows differ in more than one thing. "
+        f"torch {torch.__version__.split('+')[0]}.",
     ]
 
 
