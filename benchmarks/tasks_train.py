@@ -64,6 +64,8 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
         "heads": spec.n_heads,
         "d_model": spec.d_model,
         "d_mlp": spec.d_mlp,
+        "norm": spec.norm,
+        "position": spec.position,
         "parameters": sum(p.numel() for p in parameters(trained.model).values()),
         "steps": int(trained.history[-1]["step"]),
         "seconds": round(seconds, 1),
@@ -77,7 +79,8 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
 def save(rows: dict[str, dict[str, object]]) -> None:
     ordered = [rows[name] for name in RECIPES if name in rows]
     RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    head = ("name", "layers", "heads", "d_mlp", "steps", "seconds", "accuracy", "ceiling", "met")
+    head = ("name", "knobs", "layers", "heads", "d_mlp", "norm", "position", "steps", "seconds")
+    head += ("accuracy", "ceiling", "met")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cell(row[key]) for key in head) + " |" for row in ordered]
     text = "\n".join(["# How small models learn the tasks", "", *_about(), "", *lines, ""])
@@ -88,12 +91,19 @@ def _about() -> list[str]:
     return [
         "By `python benchmarks/tasks_train.py`; recipes in `imir_detect/training/recipes.py`.",
         f"Accuracy on {FRESH} fresh sequences; one thread of a shared two-core machine, so seconds",
-        f"are upper bounds. torch {torch.__version__.split('+')[0]}.",
+        "are upper bounds. One seed each. Recipes of ioi, conditional, fragments and ngram-3 were",
+        "chosen after others had failed (ngram-3: about a dozen settings, one of them this), so",
+        "another seed may do worse; rows differ in more than one thing. "
+        f"torch {torch.__version__.split('+')[0]}.",
     ]
 
 
 def _cell(value: object) -> str:
-    return {True: "yes", False: "**no**", None: "-"}.get(value, str(value))  # type: ignore[call-overload]
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={v}" for k, v in value.items()) or "defaults"
+    return "-" if value is None else str(value)
 
 
 def main() -> None:
