@@ -27,7 +27,7 @@ from imir_detect.tasks import make_task
 task = make_task("k_hop", hops=2, n_blocks=6)
 batch = task.sample(128, generator=torch.Generator().manual_seed(0)).to("cpu")
 clean, corrupt = task.pairs(16, generator=torch.Generator().manual_seed(1))
-law = task.law(batch)                  # (questions, vocabulary), rows sum to 1
+law = task.law(batch)  # (questions, vocabulary), rows sum to 1
 ```
 
 The same seed gives the same data on every platform and version. Draws come from a CPU generator;

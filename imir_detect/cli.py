@@ -1,4 +1,4 @@
-"""The command line: `imir-detect demo | train | detect`.
+"""The command line: `imir-detect demo | train | detect | tasks`.
 
 Exit codes: 0 done; 1 an error of the package's, told in one line; 2 arguments that do not parse.
 """
@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from imir_detect.errors import ImirError, UnreadableFileError
-from imir_detect.result import Report
+from imir_detect.result import Report, cell_text
 from imir_detect.zoo import SHIPPED, shipped_folder
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Read from a transformer's weights which circuits it holds.",
 )
+tasks = typer.Typer(help="The tasks that models are trained and measured on.")
+app.add_typer(tasks, name="tasks")
 console = Console(highlight=False)
 
 
@@ -148,6 +150,26 @@ def train(
     console.print(f"saved to {escape(str(folder))}: {card['label']}, measured {measured}")
 
 
+@tasks.callback(invoke_without_command=True)
+def list_tasks(context: typer.Context) -> None:
+    """List the tasks; `tasks show NAME` prints examples, ceiling and circuits of one."""
+    from imir_detect.tasks.show import task_list
+
+    if context.invoked_subcommand is None:
+        print(task_list())
+
+
+@tasks.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A task's name.")],
+    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
+) -> None:
+    """Print examples, ceiling, symmetries and circuits of one task."""
+    from imir_detect.tasks.show import show_task
+
+    print(show_task(name, seed=seed))
+
+
 def _load(name: str) -> Any:
     from imir_detect.weights.store import load_model
 
@@ -164,22 +186,32 @@ def _load(name: str) -> Any:
 def _coordinates(report: Report, most: int) -> RichTable:
     """The rows that the circuits rest on: the largest cosines of each unit."""
     table = RichTable(title="coordinates: the clearest directions", title_justify="left")
-    for name in ("unit", "head", "path", "selection", "effect (nats)", "cosine", "predicted"):
-        table.add_column(name)
+    for name in ("unit", "head", "path", "nats", "cosine", "predicted"):
+        table.add_column(name, no_wrap=True)
     rows = sorted(report.coordinates, key=lambda row: -abs(row["cosine"]))[:most]
     for row in rows:
         head = "-" if row["layer"] is None else f"L{row['layer']}H{row['head']}"
         numbers = [f"{row[k]:.2f}" for k in ("effect", "cosine", "predicted")]
-        table.add_row(row["unit"], head, row["path"], row["selection"], *numbers)
+        unit = row["selection"] if row["unit"] == "shift" else row["unit"]
+        table.add_row(unit, head, row["path"], *numbers)
     return table
 
 
 def _heads(report: Report) -> RichTable:
-    table = RichTable(title="heads", title_justify="left")
-    for name in report.heads.columns:
-        table.add_column(name)
-    for row in report.heads.rows:
-        table.add_row(
-            *("-" if v is None else f"{v:.2f}" if isinstance(v, float) else str(v) for v in row)
-        )
+    """The head table under short column names, so that it fits a terminal."""
+    table = RichTable(title="heads: predicted attention, read-out, role", title_justify="left")
+    short = {
+        "previous_token": "previous",
+        "duplicate_token": "duplicate",
+        "induction": "induction",
+        "copying": "copies",
+        "suppression": "suppr.",
+        "association": "assoc.",
+        "role": "role",
+    }
+    for name in ("head", *short.values()):
+        table.add_column(name, no_wrap=True)
+    for row in report.heads:
+        entries = (cell_text(row[name]) for name in short)
+        table.add_row(f"L{row['layer']}H{row['head']}", *entries)
     return table

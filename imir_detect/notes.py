@@ -57,11 +57,11 @@ def limits_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
 
 
 def _false_positives(w: ModelWeights) -> str:
-    tests = w.n_layers * w.n_heads * (2 + len(OFFSETS))
+    tests = w.n_layers * w.n_heads * (1 + len(OFFSETS))
     chance = min(1.0, tests * 0.5 * math.erfc(SIGNIFICANT / math.sqrt(2)))
     return (
-        f"attention to fixed places was tested {tests} times (every head, {2 + len(OFFSETS)} "
-        f"places) at z > {SIGNIFICANT}: chance of any false one {chance:.0e} under permuted rows"
+        f"attention at fixed distances was tested {tests} times (every head, {1 + len(OFFSETS)} "
+        f"distances) at z > {SIGNIFICANT}: chance of any false one {chance:.0e} under permuted rows"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from imir_detect._typing import Int, Tensor
 from imir_detect.circuits.association import find_in_weights
 from imir_detect.circuits.attending import ATTENDS, fixed_place_circuits, matching_circuits
@@ -9,7 +11,7 @@ from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import answering_circuit
 from imir_detect.circuits.matched import observe
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.relation import Relation, directly_paired
 from imir_detect.circuits.repeats import Repeats
 
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
@@ -42,13 +44,13 @@ def find_circuits(probe: Probe, relation: Relation, repeats: Repeats) -> tuple[C
 
 
 def fresh_tokens(probe: Probe, relation: Relation) -> Int[Tensor, " asked"] | None:
-    """Tokens whose associations are fresh in every sequence: those that R does not name; all
-    (None) where there are too few of them."""
-    unnamed = relation.unnamed
-    known = relation.partner[unnamed] < 0
-    unnamed = unnamed[known]
-    in_use = set(probe.vocabulary.tolist())
-    kept = [t for t in unnamed.tolist() if t in in_use]
-    if len(kept) < FEWEST_RARE or len(kept) == len(in_use):
-        return None
-    return probe.vocabulary.new_tensor(kept)
+    """Tokens whose associations are fresh in every sequence: those that R does not name and, where
+    R is not given, that the weights pair off in no way. All (None) where too few are left."""
+    fresh = torch.zeros(probe.weights.vocab_size, dtype=torch.bool)
+    fresh[probe.vocabulary] = True
+    fresh[relation.named] = False
+    fresh[relation.partner[relation.named]] = False
+    if relation.estimated:
+        fresh[directly_paired(probe)] = False
+    kept = fresh.nonzero()[:, 0]
+    return None if len(kept) in (*range(FEWEST_RARE), len(probe.vocabulary)) else kept

@@ -2,8 +2,8 @@
 
 Heads that attend because a token matches: prefix matching, suppression, duplicate-token heads.
 Heads that attend to a fixed place: previous-token heads, offset heads, position-0 sinks. A fixed
-place needs more than a large mean: attention must exceed what rows permuted at random would give,
-since among many saturated heads of a fresh model some attend one back by chance.
+distance needs more than a large mean: attention must exceed what rows permuted at random would
+give, since among many saturated heads of a fresh model some attend one back by chance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge
 from imir_detect.weights.model import ModelWeights
 
 ATTENDS = 0.3  # predicted attention from which a head is said to attend
-SINKS = 0.5
+SINKS = 0.8  # attention to position 0, in all but a few contexts, that makes a sink
 FEW = 0.1  # share of places below which a head attends by accident of position
 SIGNIFICANT = 4.5  # z of attention to a fixed place against permuted rows
 OFFSETS = (2, 3, 4)
@@ -136,7 +136,7 @@ def fixed_place_circuits(probe: Probe, repeats: Repeats) -> list[Circuit]:
         places: list[tuple[Kind, float, float, int]] = [
             ("previous_token", *repeats.back(head, 1), 1),
             *(("offset", *repeats.back(head, j), j) for j in OFFSETS if j < probe.context - 1),
-            ("position_sink", *repeats.to_first(head), 0),
+            ("position_sink", repeats.to_first(head), float("inf"), 0),
         ]
         for kind, attention, z, offset in places:
             bar = SINKS if kind == "position_sink" else ATTENDS

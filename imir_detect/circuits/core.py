@@ -26,7 +26,7 @@ Kind = Literal[
 ]
 # Kinds that answer from the context, and so count for the label "icl".
 IN_CONTEXT: tuple[Kind, ...] = ("induction", "induction_long_prefix", "pointer_induction", "k_hop")
-WORKS = 0.5  # a circuit works when its strength exceeds this (api.md, "Strength")
+WORKS = 0.5  # a circuit works when its strength exceeds this
 
 
 def short(places: list[int], most: int = 8) -> str:

@@ -31,7 +31,7 @@ ROLE_OF: dict[Kind, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Head:
-    """A row of `Report.heads` (api.md). Undefined entries are None: where input and output
+    """A row of `Report.heads`. Undefined entries are None: where input and output
     vocabularies differ, copying, suppression and association are."""
 
     layer: int

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtri
 
-from imir_detect._typing import Float, Int
+from imir_detect._typing import Bool, Float, Int
 from imir_detect.circuits.probe import NEAR_BEST, Probe
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.contexts import distinct_tokens
@@ -57,13 +57,6 @@ class Relation:
         """Share of the vocabulary that is named."""
         return len(self.named) / len(self.partner)
 
-    @property
-    def unnamed(self) -> Int[Tensor, " unnamed"]:
-        """Tokens that are neither named nor a partner."""
-        free = self.partner < 0
-        free[self.partner[self.partner >= 0]] = False
-        return free.nonzero()[:, 0]
-
     def pairs(self, most: int | None = None) -> list[tuple[int, int]]:
         """(token, partner), by strength of the evidence where it was estimated."""
         named = self.named
@@ -89,6 +82,22 @@ def estimate_relation(probe: Probe) -> Relation:
     return Relation(partner, True, margin)
 
 
+def directly_paired(probe: Probe) -> Int[Tensor, " paired"]:
+    """Tokens that the direct path pairs off, each with one that it pairs back; none where they are
+    no more than chance.
+
+    Such an association need not rule: a model that learned to answer from the context keeps it.
+    It tells which tokens are common, so that fresh associations can be asked of the others.
+    """
+    weights, tokens = probe.weights, probe.vocabulary
+    nobody = tokens[:0]
+    if not weights.same_vocabulary or not 4 <= len(tokens) <= MOST_TOKENS:
+        return nobody
+    best = _centred(weights.W_E[tokens] @ weights.W_U[:, tokens]).argmax(1)
+    mutual = _mutual(best)
+    return tokens[mutual] if _more_than_chance(mutual, together=2) else nobody
+
+
 def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     """Which tokens count, each token's partner and by how many nats it beats its row's null."""
     size = len(first.direct)
@@ -98,26 +107,32 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     if not _more_than_chance(agree):
         # No path of its own to agree with: mutual pairs of the whole read-out.
         rest = first.table(everywhere).argmax(1)
-        agree = rest[rest] == torch.arange(size)
-    nobody = torch.zeros(size, dtype=torch.bool)
-    if not _more_than_chance(agree):
-        return nobody, rest, torch.zeros(size, dtype=DTYPE)
+        agree = _mutual(rest)
+        if not _more_than_chance(agree, together=2):
+            return torch.zeros(size, dtype=torch.bool), rest, torch.zeros(size, dtype=DTYPE)
     places = first.places_that_answer(agree, rest)
     table = first.table(places)
     best = table.argmax(1)
     excess = table.amax(1) - row_null(table, best)
-    mutual = best[best] == torch.arange(size)
+    mutual = _mutual(best)
     kept = (excess > 0) & (second.table(places).argmax(1) == best) & ((direct == best) | mutual)
-    return kept if _more_than_chance(kept) else nobody, best, excess
+    return kept & _more_than_chance(kept), best, excess
 
 
-def _more_than_chance(agree: Tensor) -> bool:
-    """Whether more tokens agree than independent random partners would, at `CHANCE`."""
+def _mutual(partner: Int[Tensor, " tokens"]) -> Bool[Tensor, " tokens"]:
+    """Tokens whose partner's partner they are."""
+    return partner[partner] == torch.arange(len(partner))
+
+
+def _more_than_chance(agree: Bool[Tensor, " tokens"], together: int = 1) -> bool:
+    """Whether more tokens agree than independent random partners would, at `CHANCE`. `together`:
+    tokens that agree at once (2 for mutual pairs)."""
     size, count = len(agree), int(agree.sum())
     if count < LEAST_SHARE * size:
         return False
-    law = torch.distributions.Binomial(size, torch.tensor(1 / (size - 1), dtype=DTYPE))
-    values = torch.arange(count, size + 1, dtype=DTYPE)
+    draws, chance = size // together, torch.tensor(1 / (size - 1), dtype=DTYPE)
+    law = torch.distributions.Binomial(draws, chance)
+    values = torch.arange(count // together, draws + 1, dtype=DTYPE)
     tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
     return float(tail) < CHANCE
 

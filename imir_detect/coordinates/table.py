@@ -26,7 +26,7 @@ MOST_TOKENS = 2048  # of a larger vocabulary a seeded sample is read, and the re
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One coordinate (imir.md section 7). `layer` and `head` are None for the direct read-out.
+    """One coordinate of one direction. `layer` and `head` are None for the direct read-out.
 
     - `effect` (nats), `cosine` in [-1, 1], `z` (None where no null is defined), and `predicted`:
       for shifts and matches the mean attention that the direction by itself gives to what it

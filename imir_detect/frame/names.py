@@ -2,7 +2,7 @@
 
 A *selection* is a 0/1 matrix on tokens or on positions. A *path* is a product of heads' output-
 value maps, in the order in which they act; the empty product is the direct path. Together they
-name a *direction* (imir.md sections 3 and 9): one basis weight, or one output weight.
+name a *direction* (the paper, section 3): one basis weight, or one output weight.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal
 from imir_detect._typing import HeadIndex
 from imir_detect.errors import InvalidArgumentError
 
-Space = Literal["token", "position"]
-Kind = Literal["identity", "association", "shift"]
+Space = Literal["token", "position", "mixed"]
+Kind = Literal["identity", "association", "shift", "association_back", "cycle", "ones"]
 
 
 @dataclass(frozen=True, order=True)
@@ -26,6 +26,13 @@ class Selection:
     - `association` on tokens: C[a, b] = 1 when the relation R pairs a with b.
     - `shift` on positions: M^offset, with M^j[i, i - j] = 1, "j back"; offset >= 1.
 
+    An exact span (the theory's frame) also needs:
+    - `identity` of one token class: `classes` names it.
+    - `association_back`: C^T, for a directed relation.
+    - `cycle` on positions: the circulant shift, (i - offset) modulo the number of positions.
+    - `ones` between two groups, both named in `classes`: a token class or "position"; space
+      "mixed" where one of them is the positions.
+
     >>> str(SHIFT_1), str(TOKEN_IDENTITY), str(ASSOCIATION)
     ('shift 1', 'identity', 'association')
     """
@@ -33,30 +40,45 @@ class Selection:
     space: Space
     kind: Kind
     offset: int = 0
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         allowed = {
             "identity": ("token", "position"),
             "association": ("token",),
             "shift": ("position",),
+            "association_back": ("token",),
+            "cycle": ("position",),
+            "ones": ("token", "position", "mixed"),
         }
         if self.kind not in allowed or self.space not in allowed[self.kind]:
             raise InvalidArgumentError(
                 "no such selection",
                 got=f"kind {self.kind!r} on {self.space!r}",
-                wanted="identity on token or position, association on token, shift on position",
+                wanted="identity on token or position, association (or its transpose) on token, "
+                "shift or cycle on position, ones between classes",
                 todo="use one of the constants of imir_detect.frame.names",
             )
-        if (self.kind == "shift") != (self.offset >= 1) or self.offset < 0:
+        if (self.kind in ("shift", "cycle")) != (self.offset >= 1) or self.offset < 0:
             raise InvalidArgumentError(
                 "a shift has an offset of at least 1, and nothing else has one",
                 got=f"kind {self.kind!r} with offset {self.offset}",
                 todo="use shift(j) with j >= 1",
             )
+        named = {"ones": (2,), "identity": (0, 1) if self.space == "token" else (0,)}
+        if len(self.classes) not in named.get(self.kind, (0,)):
+            raise InvalidArgumentError(
+                "this selection does not take these classes",
+                got=f"kind {self.kind!r} on {self.space!r} with classes {self.classes}",
+                wanted="two for ones, one or none for a token identity, none otherwise",
+                todo="name the classes that the selection stands between",
+            )
 
     def __str__(self) -> str:
-        if self.kind == "shift":
-            return f"shift {self.offset}"
+        if self.kind in ("shift", "cycle"):
+            return f"{self.kind} {self.offset}"
+        if self.classes:
+            return f"{self.kind} of {' x '.join(self.classes)}"
         return self.kind if self.space == "token" else f"{self.kind} of positions"
 
 

@@ -2,7 +2,7 @@
 
 A task is a frozen dataclass of its knobs. It samples batches from a seeded generator, states its
 relation R and vocabulary, gives clean/corrupt pairs, knows its ceiling where that is closed, and
-draws the two probes by which a model is judged (api.md, "What is right").
+draws the two probes by which a model is judged.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class LabelledTask(Task, Protocol):
     def law(self, batch: Batch) -> Float[Tensor, "asked vocab"] | None:
         """Probabilities of the target at every asked position, in the order of the positions.
 
-        float64, rows sum to 1; what sees the sequence and knows the task (R included) can do no
-        better. None where no closed form is at hand.
+        float64 on the CPU, rows sum to 1; what sees the sequence and knows the task (R included)
+        can do no better. None where no closed form is at hand.
         """
         ...
 
@@ -115,7 +115,7 @@ class TaskDefaults:
 
     def law(self, batch: Batch) -> Float[Tensor, "asked vocab"] | None:
         """See `LabelledTask.law`."""
-        clean = self.clean_law(batch)
+        clean = self.clean_law(batch.to("cpu"))
         if clean is None:
             return None
         return (1 - self.label_noise) * clean + self.label_noise / self.vocab_size

@@ -185,6 +185,7 @@ class Mixture(TaskDefaults):
 
     def law(self, batch: Batch) -> Float[Tensor, "asked vocab"] | None:
         """Each segment by the law of the part that its tag names; None where a part has none."""
+        batch = batch.to("cpu")
         asked = batch.targets != IGNORE
         law = torch.zeros(*batch.tokens.shape, self.vocab_size, dtype=torch.float64)
         for start in range(0, self.length, self.segment_length):

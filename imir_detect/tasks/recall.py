@@ -7,7 +7,7 @@ use different tokens, so that the answer in context is unambiguous.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,16 +16,7 @@ from imir_detect._typing import Float, Int
 from imir_detect.tasks.base import Axis, Batch, Ceiling
 from imir_detect.tasks.blocks import Offsets, place_query, prefer_zipf, random_order
 from imir_detect.tasks.ceilings import recall_ceiling
-from imir_detect.tasks.checks import (
-    Rule,
-    at_least,
-    enough_rare,
-    placed_blocks,
-    placed_query,
-    require,
-    right_types,
-    shares,
-)
+from imir_detect.tasks.checks import Rule, require
 from imir_detect.tasks.family import BlockTask, point_mass
 from imir_detect.tasks.keyed import ask_for, keyed_batch, read_value
 from imir_detect.tasks.labels import (
@@ -37,6 +28,7 @@ from imir_detect.tasks.labels import (
     permutations_of,
     pointer_induction,
 )
+from imir_detect.tasks.recall_rules import recall_rules, type_rules
 
 
 @dataclass(frozen=True)
@@ -81,8 +73,7 @@ class AssociativeRecall(BlockTask):
     query_never_first: bool = False
 
     def __post_init__(self) -> None:
-        require(self.name, right_types(self))
-        require(self.name, at_least(self, n_blocks=1, n_common=0, n_rare=0))
+        require(self.name, type_rules(self))
         require(self.name, recall_rules(self))
 
     name = "recall"
@@ -194,8 +185,10 @@ class AssociativeRecall(BlockTask):
 
         Fresh queries are rare or common in the proportion in which the task makes fresh
         associations of them, f_r : (1 - f_r) f_v; where it makes none, common with a value that
-        is not R's. Other blocks follow the task's law; where common tokens run out, fillers of
-        the `iwl` probe keep R's value.
+        is not R's. The block stands once, whatever the burstiness: where it stands twice, its
+        value is the one that repeats, and a model can find that without looking at the query.
+        Other blocks follow the task's law; where common tokens run out, fillers of the `iwl`
+        probe keep R's value.
         """
         g = generator
         if axis == "iwl" and not self.n_common:
@@ -211,7 +204,8 @@ class AssociativeRecall(BlockTask):
         else:
             rare[:, 0] = False
         fresh[:, 0] = axis == "icl"
-        return self._assemble(rare, fresh, torch.full((n,), axis == "icl"), generator=g)[0]
+        shown = torch.full((n,), axis == "icl")
+        return replace(self, burstiness=1)._assemble(rare, fresh, shown, generator=g)[0]
 
     def pairs(self, n: int, *, generator: torch.Generator) -> tuple[Batch, Batch]:
         """Clean sequences, and the same ones asked for another block's key.
@@ -302,39 +296,3 @@ class AssociativeRecall(BlockTask):
 def _rank(mask: Tensor, limit: int) -> Tensor:
     """How many earlier entries of its row are set, for every entry; capped below `limit`."""
     return (mask.cumsum(1) - mask.long()).clamp(max=limit - 1)
-
-
-def recall_rules(task: AssociativeRecall) -> list[Rule]:
-    """What the knobs must fulfil."""
-    rules = [
-        placed_query(task),
-        Rule(task.zipf >= 0, f"zipf={task.zipf}", "at least 0", "use 0 for uniform tokens"),
-        Rule(
-            task.n_common % 2 == 0,
-            f"n_common={task.n_common}",
-            "an even number: common tokens come in pairs",
-            "add or drop one common token",
-        ),
-        *shares(task, "rare_frequency", "variability", "present", "label_noise"),
-    ]
-    if task.rare_frequency < 1:
-        spare = (task.n_pairs - task.slots) * (1 if task.directed else 2)
-        rules += [
-            Rule(
-                task.n_pairs > task.n_blocks,
-                f"n_common={task.n_common} with {task.n_blocks} blocks",
-                f"at least {2 * task.n_blocks + 2} common tokens: every block its own pair, "
-                "and one for a query that is absent",
-                "raise n_common, lower n_blocks or set rare_frequency=1",
-            ),
-            Rule(
-                task.variability == 0 or spare >= task.n_blocks,
-                f"n_common={task.n_common} with variability={task.variability}",
-                f"{task.n_blocks} common tokens whose pair no block uses, got {spare}",
-                "raise n_common, lower n_blocks or set variability=0",
-            ),
-        ]
-    if task.rare_frequency > 0:
-        need = max(2 * task.n_blocks, 3)
-        rules.append(enough_rare(task, need, "two for every block"))
-    return [*rules, *placed_blocks(task)]

@@ -88,7 +88,7 @@ def example(task: Any, batch: Batch, row: int) -> str:
     >>> from imir_detect.tasks import AssociativeRecall
     >>> task = AssociativeRecall(n_blocks=2, n_rare=4)
     >>> example(task, task.sample(1, generator=torch.Generator().manual_seed(0)), 0)
-    '[b0 a0] [a8 b8] [b0 ?] -> a0'
+    '[r2 r1] [b7 a7] [r2 ?] -> r1'
     """
     name = getattr(task, "token_name", str)
     words = [name(token) for token in batch.tokens[row].tolist()]

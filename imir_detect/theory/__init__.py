@@ -1,1 +1,1 @@
-"""Closed forms and exact checks of what is known about how circuits are learned."""
+"""The paper's theory measured: each module gives a table of predictions beside measurements."""

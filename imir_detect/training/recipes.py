@@ -53,7 +53,7 @@ RECIPES: dict[str, TaskRecipe] = {
     "ioi-1": TaskRecipe("ioi", {"n_blocks": 1}, DEEP, _until(0.99, 1500)),
     "ioi-2": TaskRecipe("ioi", {"n_blocks": 2}, DEEP, _until(0.99, 1500)),
     "conditional": TaskRecipe(
-        "conditional", {"n_blocks": 6, "n_rare": 32}, {"n_heads": 4}, _until(0.99, 2500)
+        "conditional", {"n_blocks": 6, "n_rare": 32}, {"n_layers": 3}, _until(0.99, 4000)
     ),
     "inversion": TaskRecipe("inversion", {}, {"n_heads": 2}, _until(0.99, 2500)),
     "automaton": TaskRecipe("automaton", {}, {"n_heads": 4, **MLP}, _until(0.9, 1500)),

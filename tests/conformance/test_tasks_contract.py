@@ -172,6 +172,14 @@ def test_controls_have_no_axes() -> None:
         assert [task.probe(axis, 4, generator=seeded()) for axis in AXES] == [None, None]
 
 
+def test_a_batch_moves_as_a_whole() -> None:
+    task = make_task("recall", offsets="random")
+    moved = task.sample(3, generator=seeded()).to("meta")
+    assert all(field.device.type == "meta" for field in fields(moved))
+    assert moved.tokens.shape == (3, task.length)
+    assert len(moved[:2]) == 2
+
+
 def test_a_generator_on_another_device_is_refused_with_the_way_out() -> None:
     class Elsewhere:
         device = torch.device("cuda:0")

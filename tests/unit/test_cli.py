@@ -32,9 +32,20 @@ def test_train_saves_a_model_that_detect_reads(tmp_path: Path) -> None:
     assert runner.invoke(app, ["detect", str(folder)]).output.startswith("none (")
 
 
+def test_tasks_are_listed_and_shown() -> None:
+    listed = runner.invoke(app, ["tasks"])
+    assert listed.exit_code == 0, listed.output
+    assert "recall" in listed.output
+    assert "k_hop" in listed.output
+    shown = runner.invoke(app, ["tasks", "show", "recall"])
+    assert shown.exit_code == 0, shown.output
+    assert "Ceiling" in shown.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["tasks", "show", "recal"], "error: no such task"),
         (["detect", "no-such"], "error: no model 'no-such'; wanted a shipped model"),
         (["detect", "icl", "--context", "1"], "error: this context does not fit the model"),
         (["train", "x", "--blocks", "0"], "error: these knobs of recall do not fit"),

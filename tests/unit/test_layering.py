@@ -1,4 +1,4 @@
-"""Imports run one way: weights -> frame -> coordinates -> circuits -> pipeline (house.md)."""
+"""Imports run one way: weights -> frame -> coordinates -> circuits -> pipeline."""
 
 from __future__ import annotations
 

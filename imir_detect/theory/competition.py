@@ -1,0 +1,155 @@
+"""ICL against IWL as an outcome: what the four coordinates predict, and what a trained model does.
+
+Both start from the same small coordinates and take the same number of steps of gradient descent in
+weight space on recall with a fixed relation: the four-coordinate model (a coordinate moves by its
+gradient over its direction's squared norm) and the full idealised model. What counts is behaviour:
+accuracy on fresh associations with the answer in context (ICL), and on R with the answer absent
+(IWL). The paper (section 5) states that initial values and data statistics decide between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imir_detect.errors import InvalidArgumentError
+from imir_detect.frame.relations import selections
+from imir_detect.models.coordinates import zeros
+from imir_detect.models.idealised import from_coefficients, idealised
+from imir_detect.tasks.base import AXES, Batch, Task, accuracy
+from imir_detect.tasks.recall import AssociativeRecall
+from imir_detect.theory.assumptions import require
+from imir_detect.theory.reduced import Reduced, coefficients, gradient, norms
+
+NAMES = ("alpha", "beta", "gamma", "delta")
+WORKS, BORDER = 0.5, 0.2
+Logits = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Accuracies over training: one row a record, {"step", "icl", "iwl"}.
+
+    `label`: "icl", "iwl", "both" or "none", by which final accuracies pass 1/2. `on_border`: one of
+    them is within 0.2 of 1/2. `transience`: how far ICL ends below its best.
+    """
+
+    history: tuple[dict[str, float], ...]
+
+    @property
+    def icl(self) -> float:
+        return self.history[-1]["icl"]
+
+    @property
+    def iwl(self) -> float:
+        return self.history[-1]["iwl"]
+
+    @property
+    def label(self) -> str:
+        names = {(True, True): "both", (True, False): "icl", (False, True): "iwl"}
+        return names.get((self.icl > WORKS, self.iwl > WORKS), "none")
+
+    @property
+    def on_border(self) -> bool:
+        return min(abs(self.icl - WORKS), abs(self.iwl - WORKS)) < BORDER
+
+    @property
+    def transience(self) -> float:
+        return max(row["icl"] for row in self.history) - self.icl
+
+
+@dataclass(frozen=True)
+class Course:
+    """How both are trained: descent steps, rate in weight space, batch, starting coordinates."""
+
+    steps: int = 800
+    rate: float = 10.0
+    batch: int = 128
+    start: tuple[float, float, float, float] = (0.1, 0.1, 0.1, 0.0)
+    record_every: int = 100
+    probe: int = 512
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch, self.record_every, self.probe) < 1:
+            raise InvalidArgumentError(
+                "this course cannot run",
+                got=f"steps={self.steps}, batch={self.batch}, record_every={self.record_every}",
+                wanted="at least 1 of each",
+                todo="mend the course",
+            )
+
+
+def predicted_outcome(task: Task, course: Course | None = None) -> Outcome:
+    """The four coordinates' course and where it ends."""
+    recall, how = _checked(task), course or Course()
+    model = idealised(recall.vocab_size, recall.length, 2)
+    frame = model.frame(selections(recall.relation, recall.length, shifts=1, per_class=False))
+    scale = torch.tensor([how.rate / max(norms(frame)[name], 1.0) ** 2 for name in NAMES])
+    point = Reduced.of(*how.start)
+    g = torch.Generator().manual_seed(how.seed)
+    history = []
+    for step in range(how.steps + 1):
+        if step % how.record_every == 0 or step == how.steps:
+            logits = _fixed(point, recall)
+            history.append({"step": float(step), **_behaviour(recall, logits, how)})
+        batch = recall.sample(how.batch, generator=g)
+        point = Reduced.from_flat(point.flat() - scale * gradient(point, batch, recall.relation))
+    return Outcome(tuple(history))
+
+
+def trained_outcome(task: Task, course: Course | None = None) -> Outcome:
+    """The full idealised model's course: all weights, the same start, batches and rate."""
+    recall, how = _checked(task), course or Course()
+    model = idealised(recall.vocab_size, recall.length, 2)
+    frame = model.frame(selections(recall.relation, recall.length, shifts=1, per_class=False))
+    begin = coefficients(Reduced.of(*how.start), frame, zeros(frame))
+    model = from_coefficients(model, frame, begin)
+    leaves = [w.float().requires_grad_() for w in model.parameters()]
+    narrow = idealised(recall.vocab_size, recall.length, 2, dtype=torch.float32)
+    g = torch.Generator().manual_seed(how.seed)
+    history = []
+    for step in range(how.steps + 1):
+        live = narrow.with_weights(tuple(leaves[:-1]), leaves[-1])
+        if step % how.record_every == 0 or step == how.steps:
+            with torch.no_grad():
+                history.append({"step": float(step), **_behaviour(recall, live.logits, how)})
+        batch = recall.sample(how.batch, generator=g)
+        loss = torch.nn.functional.cross_entropy(live.logits(batch.tokens), batch.targets[:, -1])
+        with torch.no_grad():
+            for leaf, grad in zip(leaves, torch.autograd.grad(loss, leaves), strict=True):
+                leaf -= how.rate * grad
+    return Outcome(tuple(history))
+
+
+def _fixed(point: Reduced, recall: AssociativeRecall) -> Logits:
+    return lambda tokens: point.logits(tokens, recall.relation)
+
+
+def _behaviour(recall: AssociativeRecall, logits: Logits, how: Course) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for axis in AXES:
+        g = torch.Generator().manual_seed(how.seed + 1_000_003)
+        probe = recall.probe(axis, how.probe, generator=g)
+        found[axis] = 0.0 if probe is None else _last_accuracy(logits(probe.tokens), probe)
+    return found
+
+
+def _last_accuracy(logits: Tensor, batch: Batch) -> float:
+    full = logits.new_zeros(*batch.tokens.shape, logits.shape[-1])
+    full[:, -1] = logits
+    return accuracy(full, batch)
+
+
+def _checked(task: Task) -> AssociativeRecall:
+    return require(
+        "the competition of ICL and IWL",
+        task,
+        offsets="consecutive",
+        directed=False,
+        label_noise=0.0,
+        zipf=0.0,
+    )
