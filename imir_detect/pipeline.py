@@ -12,14 +12,12 @@ from imir_detect._typing import Int
 from imir_detect.behaviour import ablation_check, task_behaviour
 from imir_detect.circuits import find_circuits
 from imir_detect.circuits.heads import Head, head_table
+from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation, estimate_relation
-from imir_detect.circuits.repeats import Repeats
 from imir_detect.circuits.verdict import label_probabilities
-from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.coordinates.table import Coordinate, coordinate_table
 from imir_detect.errors import InvalidArgumentError
-from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.notes import limits_of, meta_of, warnings_of
 from imir_detect.result import Report, Table
 from imir_detect.tasks import Task, make_task
@@ -65,10 +63,16 @@ def detect_circuits(
     question = _ask(weights, task, relation, context, verify)
     probe = Probe(weights, question.vocabulary, question.context, seed=seed)
     known = question.relation or estimate_relation(probe)
-    repeats = Repeats.take(probe)
-    circuits = find_circuits(probe, known, repeats)
-    heads = head_table(probe, repeats, known, circuits)
-    coordinates = _coordinates(probe, known)
+    patterns = Patterns.take(probe)
+    circuits = find_circuits(probe, known, patterns)
+    heads = head_table(probe, patterns, known, circuits)
+    coordinates = coordinate_table(
+        weights,
+        patterns.plain,
+        relation=known.partner,
+        tokens=probe.vocabulary,
+        seed=seed,
+    )
     measured = task_behaviour(model, weights, question.task, seed=seed)
     if verify == "ablate":
         measured["ablation"] = ablation_check(model, probe, circuits, known)
@@ -81,18 +85,6 @@ def detect_circuits(
         limits=limits_of(probe, known),
         warnings=warnings_of(probe, known),
         meta=meta_of(probe, known),
-    )
-
-
-def _coordinates(probe: Probe, known: Relation) -> tuple[Coordinate, ...]:
-    generator = probe.generator(7)
-    tokens = distinct_tokens(96, probe.context, probe.vocabulary, generator=generator)
-    return coordinate_table(
-        probe.weights,
-        sum_paths(probe.weights, tokens),
-        relation=known.partner,
-        tokens=probe.vocabulary,
-        seed=probe.seed,
     )
 
 

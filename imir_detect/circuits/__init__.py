@@ -10,16 +10,16 @@ from imir_detect.circuits.attending import ATTENDS, fixed_place_circuits, matchi
 from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import answering_circuit
 from imir_detect.circuits.matched import observe
+from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation, directly_paired
-from imir_detect.circuits.repeats import Repeats
 
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
 
 
-def find_circuits(probe: Probe, relation: Relation, repeats: Repeats) -> tuple[Circuit, ...]:
+def find_circuits(probe: Probe, relation: Relation, patterns: Patterns) -> tuple[Circuit, ...]:
     """Every circuit of the grammar that this version looks for, strongest first."""
-    found = fixed_place_circuits(probe, repeats)
+    found = fixed_place_circuits(probe, patterns)
     in_weights = find_in_weights(probe, relation)
     if in_weights is not None:
         found.append(in_weights)
@@ -28,7 +28,7 @@ def find_circuits(probe: Probe, relation: Relation, repeats: Repeats) -> tuple[C
     further = [
         offset
         for offset in (2, 3)
-        if any(repeats.behind_copy(head, offset) > ATTENDS for head in probe.weights.heads)
+        if any(patterns.behind_copy(head, offset) > ATTENDS for head in probe.weights.heads)
     ]
     for offset in (1, *further):
         if probe.context < offset + 2:

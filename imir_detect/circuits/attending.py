@@ -15,8 +15,8 @@ from imir_detect._typing import Bool, HeadIndex
 from imir_detect.circuits.attribution import ScoreSplit, leading, logit_margins
 from imir_detect.circuits.core import WORKS, Circuit, Coverage, Kind
 from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of
+from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, at_query, cover
-from imir_detect.circuits.repeats import Repeats
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge
 from imir_detect.weights.model import ModelWeights
 
@@ -44,6 +44,7 @@ def matching_circuits(
                 found.append(_behind_copy(probe, seen, head, cells))
         if first.offset == 1:
             cells = cover(first.same[head], first.contexts, probe.context)
+            cells[:, 0] = False  # position 0 has no predecessor, so a feeder there copies itself
             seen = second.within(cells)
             if _enough(cells, seen, seen.same[head]):
                 found.append(_at_copy(probe, seen, head, cells))
@@ -127,28 +128,28 @@ def _pushed_down(probe: Probe, seen: Matched, head: HeadIndex) -> float:
     return float(((own <= logits.amin(1)) & (own < 0)).double().mean())
 
 
-def fixed_place_circuits(probe: Probe, repeats: Repeats) -> list[Circuit]:
+def fixed_place_circuits(probe: Probe, patterns: Patterns) -> list[Circuit]:
     """Single heads that attend to a fixed place: one back, further back, or position 0."""
     if probe.context < 4:
         return []
     found = []
     for head in probe.weights.heads:
         places: list[tuple[Kind, float, float, int]] = [
-            ("previous_token", *repeats.back(head, 1), 1),
-            *(("offset", *repeats.back(head, j), j) for j in OFFSETS if j < probe.context - 1),
-            ("position_sink", repeats.to_first(head), float("inf"), 0),
+            ("previous_token", *patterns.back(head, 1), 1),
+            *(("offset", *patterns.back(head, j), j) for j in OFFSETS if j < probe.context - 1),
+            ("position_sink", patterns.to_first(head), float("inf"), 0),
         ]
         for kind, attention, z, offset in places:
             bar = SINKS if kind == "position_sink" else ATTENDS
             if attention > bar and z > SIGNIFICANT:
-                found.append(_at_fixed_place(repeats, head, kind, attention, offset))
+                found.append(_at_fixed_place(patterns, head, kind, attention, offset))
     return found
 
 
 def _at_fixed_place(
-    repeats: Repeats, head: HeadIndex, kind: Kind, attention: float, offset: int
+    patterns: Patterns, head: HeadIndex, kind: Kind, attention: float, offset: int
 ) -> Circuit:
-    pattern = repeats.pattern(head)
+    pattern = patterns.mean(head)
     query = torch.arange(max(offset + 1, 2), len(pattern))
     key = torch.zeros_like(query) if kind == "position_sink" else query - offset
     held = pattern[query, key] > 0.5

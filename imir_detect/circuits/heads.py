@@ -9,9 +9,9 @@ import torch
 
 from imir_detect._typing import HeadIndex
 from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
+from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
-from imir_detect.circuits.repeats import Repeats
 from imir_detect.coordinates.table import top_share
 
 # The role of the heads that end a circuit, and of those that feed it.
@@ -46,7 +46,7 @@ class Head:
 
 
 def head_table(
-    probe: Probe, repeats: Repeats, relation: Relation, circuits: Iterable[Circuit]
+    probe: Probe, patterns: Patterns, relation: Relation, circuits: Iterable[Circuit]
 ) -> tuple[Head, ...]:
     """All heads, in order."""
     weights = probe.weights
@@ -67,9 +67,9 @@ def head_table(
             Head(
                 layer,
                 head,
-                repeats.back((layer, head), 1)[0],
-                repeats.behind_copy((layer, head), 0),
-                repeats.behind_copy((layer, head), 1),
+                patterns.previous((layer, head)),
+                patterns.behind_copy((layer, head), 0),
+                patterns.behind_copy((layer, head), 1),
                 copying,
                 suppression,
                 association,

@@ -1,4 +1,8 @@
-"""Predicted attention on repeated random tokens, with a null for attention to fixed places."""
+"""Predicted attention patterns: on random tokens that all differ, and on two periods of them.
+
+Attention at fixed distances is judged where nothing repeats: with a period, "so many back" and "so
+many after the earlier copy" can be the same place.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +14,52 @@ from torch import Tensor
 from imir_detect._typing import Float, HeadIndex
 from imir_detect.circuits.probe import Probe
 from imir_detect.coordinates.pathsum import Trace, sum_paths
-from imir_detect.frame.contexts import repeated_contexts
+from imir_detect.frame.contexts import distinct_tokens, repeated_contexts
+
+CONTEXTS = 96
 
 
 @dataclass(frozen=True)
-class Repeats:
-    """Paths summed on two periods of random tokens."""
+class Patterns:
+    """Paths summed on `CONTEXTS` rows of different tokens (`plain`), and on as many of two periods
+    of tokens (`repeated`, with the period)."""
 
-    trace: Trace
+    plain: Trace
+    repeated: Trace
     period: int
 
     @staticmethod
-    def take(probe: Probe, n: int = 96) -> Repeats:
+    def take(probe: Probe) -> Patterns:
         tokens, period = repeated_contexts(
-            n, probe.context, probe.vocabulary, generator=probe.generator(9)
+            CONTEXTS, probe.context, probe.vocabulary, generator=probe.generator(9)
         )
-        return Repeats(sum_paths(probe.weights, tokens), period)
+        different = distinct_tokens(
+            CONTEXTS, probe.context, probe.vocabulary, generator=probe.generator(7)
+        )
+        weights = probe.weights
+        return Patterns(sum_paths(weights, different), sum_paths(weights, tokens), period)
 
-    def pattern(self, head: HeadIndex) -> Float[Tensor, "pos pos"]:
+    def mean(self, head: HeadIndex, *, repeated: bool = False) -> Float[Tensor, "pos pos"]:
         """Mean attention pattern."""
-        return self.trace.attention[head[0]][:, head[1]].mean(0)
+        trace = self.repeated if repeated else self.plain
+        return trace.attention[head[0]][:, head[1]].mean(0)
 
     def back(self, head: HeadIndex, offset: int) -> tuple[float, float]:
         """Mean attention to i - offset over i > offset, and its z against permuted rows."""
-        pattern = self.pattern(head)
+        pattern = self.mean(head)
         query = torch.arange(offset + 1, len(pattern))
         return _against_permuted(pattern, query, query - offset)
+
+    def previous(self, head: HeadIndex) -> float:
+        """Mean attention to i - 1 over i > 1, on repeated tokens."""
+        pattern = self.mean(head, repeated=True)
+        query = torch.arange(2, len(pattern))
+        return float(pattern[query, query - 1].mean()) if len(query) else 0.0
 
     def behind_copy(self, head: HeadIndex, offset: int) -> float:
         """Mean attention to the token `offset` after the earlier copy, in the second period. The
         first repeated position is left out: what it repeats has no predecessor."""
-        pattern = self.pattern(head)
+        pattern = self.mean(head, repeated=True)
         query = torch.arange(self.period + 1, len(pattern))
         if len(query) == 0 or offset >= self.period:
             return 0.0
@@ -49,7 +68,7 @@ class Repeats:
     def to_first(self, head: HeadIndex) -> float:
         """Attention to position 0, mean over queries, that all but 5 % of the contexts exceed: a
         sink holds whatever token stands there, a chance favourite of a fresh model does not."""
-        pattern = self.trace.attention[head[0]][:, head[1], 2:, 0]
+        pattern = self.plain.attention[head[0]][:, head[1], 2:, 0]
         return float(pattern.mean(1).quantile(0.05)) if pattern.shape[1] else 0.0
 
 
