@@ -14,7 +14,7 @@ from imir_detect.tasks.latent_graph import LatentGraph
 from imir_detect.training.loop import Recipe, train
 from imir_detect.weights.native import ModelSpec, Norm
 
-RECIPE = Recipe(steps=3000, batch=256, rate=3e-3, warmup=100, evaluate_every=3000)
+RECIPE = Recipe(steps=2500, batch=128, rate=5e-3, weight_decay=0.0, evaluate_every=2500)
 
 
 def measure(graph: LatentGraph, norm: Norm | None, recipe: Recipe) -> Row:

@@ -10,22 +10,21 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from imir_detect._typing import Float, Int
+from imir_detect._typing import Bool, Float
 from imir_detect.errors import InvalidArgumentError, UnsupportedModelError
 from imir_detect.linalg import DTYPE, ROUNDOFF
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.read import read_weights
 
 MIN_CONFIDENCE = 0.5  # chance-corrected attention that an edge needs: what it does, not its p-value
-FALSE_SHARE = 0.05  # expected share of false edges among a head's edges (Benjamini-Hochberg)
+HEAD_LEVEL = 0.01  # a head's rows together must be noise with less than this probability,
+ROW_LEVEL = 0.2  # and then a row of its by itself with less than this
 DRAWS = 2000  # null draws for every row length
-SPREAD_DRAWS = 64
 MAX_POSITIONS = 64
 MAX_TOKENS = 256  # tokens over which embeddings are averaged
 
@@ -54,7 +53,8 @@ class CausalGraph:
 
     - `edges`: what passed, by child, then parent.
     - `candidates`: the best entry of every row of every head, edge or not: what was weighed.
-    - `spread`: standard deviation of the null's scores, one a head (nats for weights).
+    - `spread`: typical standard deviation of a row's scores (weights, nats) or of an entry's
+      estimate (gradient), one a head.
     - `source`: "weights" or "gradient".
 
     >>> edge = CausalEdge(0, 2, confidence=0.9, effect=4.0, p_value=0.001)
@@ -131,18 +131,16 @@ def recover_causal_graph(
     - `effect` = S[i, j] - log mean exp of the row's other entries up to i, in nats;
     - `confidence` = (a - 1/(i+1)) / (1 - 1/(i+1)), a its attention: 0 for uniform attention, 1
       for all of it (below 0 is reported as 0);
-    - `p_value`: share of null rows with as large an effect. A null row holds independent normal
-      scores, as an untrained model's does, scaled to the spread that row i has without its
-      candidate (over all keys, later ones too), or to the head's spread where that is larger. The
-      head's comes from differences within rows, candidates left out, so edges do not move it.
-      This is done twice, on S and on S less its column means (what every row gives to that key),
-      because a preference for keys widens the rows and a parent of all nodes is nothing else; the
-      p-value is the harmonic mean of the two (Wilson, PNAS 2019).
+    - `p_value`: share of null rows whose largest earlier entry stands out as far: its distance from
+      the mean of the row's other entries, in units of the row's spread without it (over all keys,
+      later ones too). A null row holds independent normal scores, as an untrained model's does,
+      whatever their scale. This is done twice, on S and on S less its column means (what every
+      row gives to that key), because a preference for keys widens the rows and a parent of all
+      nodes is nothing else; the p-value is the harmonic mean of the two (Wilson, PNAS 2019).
 
-    Edges have confidence >= `min_confidence` and a p-value that passes Benjamini and Hochberg's
-    rule (1995) over the rows of its head, at a false share of 0.05: where many rows stand out, a
-    short row need not do so by itself; an untrained model has no graph. Both numbers are our
-    choice.
+    A head has edges if its rows taken together are no noise (Fisher's combination of their
+    p-values below 0.01), so an untrained model has no graph; then its edges are the rows with
+    confidence >= `min_confidence` and a p-value below 0.2. The three numbers are our choice.
     Several heads give several parents.
 
     `nodes`: positions to read, from 0; default min(n_ctx, 64). Errors: UnsupportedModelError for
@@ -154,12 +152,11 @@ def recover_causal_graph(
     generator = torch.Generator().manual_seed(seed + 1)
     normal = torch.randn(DRAWS, length, dtype=DTYPE, generator=generator)
     readings = torch.stack([scores, scores - scores.mean(1, keepdim=True)], 1)
-    spreads = [[robust_spread(table) for table in both] for both in readings]
     candidates: list[CausalEdge] = []
     for child in range(1, length):
         null = _NullRows(normal, child)
         for head, both in enumerate(readings):
-            candidates.append(null.weigh(both[:, child], head, spreads[head]))
+            candidates.append(null.weigh(both[:, child], head))
     candidates.sort(key=lambda c: (c.head or 0, c.child))
     passed = [
         c
@@ -171,7 +168,7 @@ def recover_causal_graph(
         n_nodes=length,
         edges=tuple(sorted(passed, key=lambda e: (e.child, e.parent, e.head or 0))),
         candidates=tuple(candidates),
-        spread=tuple(raw for raw, _ in spreads),
+        spread=tuple(float(table.std(1).quantile(0.5)) for table in scores),
         source="weights",
         notes=(
             f"layer 0 alone, positions 0 to {length - 1}",
@@ -200,46 +197,17 @@ def position_scores(
 
 
 def discoveries(candidates: Sequence[CausalEdge]) -> list[CausalEdge]:
-    """Those that stand out from their null, at a false share of `FALSE_SHARE` among them.
+    """Of one head's rows, those that stand out, where the head as a whole does.
 
-    Benjamini and Hochberg (1995): the k smallest p-values, k the largest number for which the
-    k-th is at most k / m times the share, m candidates in all.
+    Fisher's combination: -2 sum ln p follows chi-square with 2 m degrees of freedom under the
+    null, whose upper tail at x is exp(-x / 2) sum_{k < m} (x / 2)^k / k!.
     """
-    order = sorted(candidates, key=lambda c: c.p_value)
-    rank = [k + 1 for k, c in enumerate(order) if c.p_value <= FALSE_SHARE * (k + 1) / len(order)]
-    return order[: max(rank, default=0)]
-
-
-def robust_spread(scores: Float[Tensor, "pos pos"]) -> float:
-    """Spread of a head's causal entries, each row's candidate left out.
-
-    The median absolute difference of two entries of a row, in units of what it is for independent
-    standard normal scores (found by simulation, since leaving out maxima lowers it).
-    """
-    return float(_pair_difference(scores[None])[0]) / _unit_difference(len(scores))
-
-
-@cache
-def _unit_difference(length: int) -> float:
-    generator = torch.Generator().manual_seed(length)
-    noise = torch.randn(SPREAD_DRAWS, length, length, dtype=DTYPE, generator=generator)
-    return float(_pair_difference(noise).mean())
-
-
-def _pair_difference(tables: Float[Tensor, "table pos pos"]) -> Float[Tensor, " table"]:
-    """Median over pairs of causal entries of a row, its largest earlier one left out."""
-    pairs = []
-    for child in range(2, tables.shape[-1]):
-        rows = tables[:, child, : child + 1]
-        best = rows[:, :-1].argmax(-1, keepdim=True)
-        rest = torch.arange(child).expand(len(rows), -1)
-        rest = rest + (rest >= best)
-        kept = rows.gather(1, rest)
-        first, second = torch.triu_indices(child, child, offset=1)
-        pairs.append((kept[:, first] - kept[:, second]).abs())
-    if not pairs:
-        return tables.new_ones(len(tables))
-    return torch.cat(pairs, 1).quantile(0.5, dim=1)
+    half = -sum(math.log(c.p_value) for c in candidates)
+    if half <= 0:
+        return []
+    terms = (k * math.log(half) - half - math.lgamma(k + 1) for k in range(len(candidates)))
+    tail = sum(math.exp(term) for term in terms)
+    return [c for c in candidates if c.p_value < ROW_LEVEL] if tail < HEAD_LEVEL else []
 
 
 class _NullRows:
@@ -247,52 +215,46 @@ class _NullRows:
 
     def __init__(self, normal: Float[Tensor, "draw pos"], child: int) -> None:
         self.child = child
-        index = normal[:, :child].argmax(-1)
-        self.normal = normal[:, : child + 1]
-        self.spread = _spread_without(normal, index)
+        self.null = self._distance(normal, normal[:, :child].argmax(-1))
 
-    def weigh(
-        self, readings: Float[Tensor, "2 pos"], head: int, pooled: Sequence[float]
-    ) -> CausalEdge:
+    def weigh(self, readings: Float[Tensor, "2 pos"], head: int) -> CausalEdge:
         """The best earlier entry of the child's row, in both readings of the row."""
-        causal = readings[:, : self.child + 1]
-        parent = causal[0, :-1].argmax()
-        effect = _stands_out(causal, parent.expand(2))
-        spread = _spread_without(readings, parent.expand(2))
-        inverse = 0.0
-        for reading in range(2):
-            scale = (spread[reading] / self.spread).clamp(min=pooled[reading])
-            rows = scale[:, None] * self.normal
-            null = _stands_out(rows, rows[:, :-1].argmax(-1))
-            above = int((null >= effect[reading] - ROUNDOFF).sum())
-            inverse += 0.5 * (1 + len(null)) / (1 + above)
+        causal = readings[0, : self.child + 1]
+        parent = causal[:-1].argmax()
+        distance = self._distance(readings, parent.expand(2))
+        above = (self.null >= distance[:, None] - ROUNDOFF).sum(-1)
+        p_values = (1.0 + above) / (1 + len(self.null))
         chance = 1 / (self.child + 1)
-        attention = float(causal[0].softmax(-1)[parent])
+        attention = float(causal.softmax(-1)[parent])
         return CausalEdge(
             parent=int(parent),
             child=self.child,
             confidence=max(0.0, (attention - chance) / (1 - chance)),
-            effect=float(effect[0]),
-            p_value=1 / inverse,
+            effect=_effect(causal, int(parent)),
+            p_value=float(1 / (1 / p_values).mean()),
             head=head,
         )
 
+    def _distance(self, rows: Tensor, index: Tensor) -> Float[Tensor, " row"]:
+        """Of an entry of each row from the mean of its causal others, in units of spread."""
+        kept = torch.ones_like(rows, dtype=torch.bool).scatter(1, index[:, None], False)
+        earlier = kept[:, : self.child + 1]
+        mean = (rows[:, : self.child + 1] * earlier).sum(-1) / self.child
+        spread = _spread_of(rows, kept).clamp(min=ROUNDOFF)
+        return (rows.gather(1, index[:, None])[:, 0] - mean) / spread
 
-def _spread_without(rows: Float[Tensor, "row pos"], index: Tensor) -> Float[Tensor, " row"]:
-    """Standard deviation of each row's entries but for one."""
-    kept = torch.ones_like(rows, dtype=torch.bool).scatter(1, index[:, None], False)
+
+def _spread_of(rows: Float[Tensor, "row pos"], kept: Bool[Tensor, "row pos"]) -> Tensor:
+    """Standard deviation of each row's entries that are kept (all but one)."""
     count = rows.shape[1] - 1
     mean = (rows * kept).sum(-1, keepdim=True) / count
     return (((rows - mean).square() * kept).sum(-1) / max(count - 1, 1)).sqrt()
 
 
-def _stands_out(
-    rows: Float[Tensor, "row entry"], index: Int[Tensor, " row"]
-) -> Float[Tensor, " row"]:
-    """An entry of each row, less the logarithm of the mean exponential of the row's others."""
-    best = rows.gather(1, index[:, None])[:, 0]
-    others = rows.scatter(1, index[:, None], -torch.inf).logsumexp(-1)
-    return best - others + math.log(rows.shape[1] - 1)
+def _effect(row: Float[Tensor, " entry"], index: int) -> float:
+    """An entry of a row, less the logarithm of the mean exponential of its others."""
+    others = torch.cat([row[:index], row[index + 1 :]])
+    return float(row[index] - others.logsumexp(0)) + math.log(len(others))
 
 
 def _check_nodes(weights: ModelWeights, nodes: int | None) -> int:
