@@ -12,6 +12,7 @@ benchmarks/results/recall_models_SPLIT.csv.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import random
 import warnings
@@ -23,7 +24,7 @@ RESULTS = Path(__file__).parent / "results"
 AXES = ("icl_accuracy", "iwl_accuracy")
 KINDS = {"icl": 11, "iwl": 10, "mixed": 11, "none": 8}
 # First seed of each split; recipes are drawn from it, so that no two splits share any.
-SPLITS = {"development": 100, "held-out": 7100, "final": 9100}
+SPLITS = {"development": 100, "held-out": 7100, "final": 9100, "audit": 12100}
 
 
 @dataclass(frozen=True)

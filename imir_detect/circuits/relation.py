@@ -10,9 +10,10 @@ that is likely everywhere is nobody's partner. The identity is never R.
 Where the two agree for more tokens than chance allows, the tokens in question show at which places
 of the context the model answers; there each token's partner is read, and it counts when its entry
 beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
-spread, median), contexts drawn anew name it again, and either the direct path names it too or the
-pair is mutual. Where MLPs write the association the direct path misses it; mutual pairs over many
-tokens then stand in for the first step.
+spread, median), contexts drawn anew name it again, and the direct path names it too, or the pair is
+mutual, or its entry is clear and no other token names that partner. Where MLPs write the
+association the direct path misses it; mutual pairs over many tokens then stand in for the first
+step.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE
 
-CHANCE = 1e-4  # at which as many tokens agree without an association
+CHANCE = 1e-3  # at which as many tokens agree without an association
 LEAST_SHARE = 0.1  # of the tokens, that must agree
+CLEAR = 0.95  # chance that a row without association stays below its clear entry
 DRAWS = 3  # contexts per token in each half of the read-out
 MOST_CONTEXTS = 512
 MOST_TOKENS = 512  # tokens whose read-out is taken; of more, a seeded sample
@@ -114,8 +116,12 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     table = first.table(places)
     best = table.argmax(1)
     excess = table.amax(1) - row_null(table, best)
-    mutual = _mutual(best)
-    kept = (excess > 0) & (second.table(places).argmax(1) == best) & ((direct == best) | mutual)
+    # A second piece of evidence for each token: the direct path, the partner's own answer, or, for
+    # a directed relation, a clear entry whose partner no other token names.
+    clear = table.amax(1) > row_null(table, best, level=CLEAR)
+    alone = torch.bincount(best[excess > 0], minlength=size)[best] == 1
+    agreed = (direct == best) | _mutual(best) | (clear & alone)
+    kept = (excess > 0) & agreed & (second.table(places).argmax(1) == best)
     return kept & _more_than_chance(kept), best, excess
 
 
@@ -206,13 +212,15 @@ def _centred(table: Tensor) -> Tensor:
     return table.nan_to_num(nan=float("-inf"))
 
 
-def row_null(row: Float[Tensor, "n vocab"], top: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """What the largest of a row's entries exceeds every other time when they are normal draws
-    at the mean and spread of the row without its largest entry (-inf entries are no draws)."""
+def row_null(
+    row: Float[Tensor, "n vocab"], top: Int[Tensor, " n"], *, level: float = 0.5
+) -> Float[Tensor, " n"]:
+    """What the largest of a row's entries stays below with chance `level` when they are normal
+    draws at the mean and spread of the row without its largest entry (-inf: no draw)."""
     rest = row.scatter(1, top[:, None], float("-inf"))
     count = torch.isfinite(rest).sum(1).clamp(min=2)
     rest = rest.masked_fill(~torch.isfinite(rest), 0)
     mean = rest.sum(1) / count
     variance = (rest.pow(2).sum(1) / count - mean.pow(2)).clamp(min=0)
-    quantile = 0.5 ** (1 / count.to(DTYPE))
+    quantile = level ** (1 / count.to(DTYPE))
     return mean + variance.sqrt() * ndtri(quantile)
