@@ -28,7 +28,7 @@ from imir_detect._typing import Bool, Float, Int
 from imir_detect.circuits.probe import NEAR_BEST, Probe
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.contexts import distinct_tokens
-from imir_detect.linalg import DTYPE
+from imir_detect.linalg import DTYPE, ROUNDOFF
 
 CHANCE = 1e-3  # at which as many tokens agree without an association
 LEAST_SHARE = 0.1  # of the tokens, that must agree
@@ -104,8 +104,10 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     """Which tokens count, each token's partner and by how many nats it beats its row's null."""
     size = len(first.direct)
     everywhere = torch.arange(1, first.asked.shape[1])
-    direct, rest = first.direct.argmax(1), first.rest(everywhere).argmax(1)
-    agree = direct == rest
+    remainder = first.rest(everywhere)
+    direct, rest = first.direct.argmax(1), remainder.argmax(1)
+    # Where the direct path is all there is, the rest is round-off and agrees with nothing.
+    agree = (direct == rest) & (remainder.amax(1) > ROUNDOFF * first.direct.amax(1).abs())
     if not _more_than_chance(agree):
         # No path of its own to agree with: mutual pairs of the whole read-out.
         rest = first.table(everywhere).argmax(1)
