@@ -1,11 +1,11 @@
 """Forty recall models of varied recipe: trained, measured, and then detected from weights.
 
-    python benchmarks/recall_models.py train  --split final --folder runs/recall   # resumable
-    python benchmarks/recall_models.py score  --split final --folder runs/recall
+    python benchmarks/recall_models.py train  --split audit --folder runs/recall   # resumable
+    python benchmarks/recall_models.py score  --split audit --folder runs/recall
 
-The development split was looked at while the detector was written, and so was the held-out split
-after its first score; the final split was not. No two share a seed. `score` prints one row a model
-(behaviour measured, label with the relation given and without it) and writes
+The development split was looked at while the detector was written, and so were the held-out and the
+final split after their first scores; the audit split was not. No two share a seed. `score` prints
+one row a model (behaviour measured, label with the relation given and without it) and writes
 benchmarks/results/recall_models_SPLIT.csv.
 """
 
@@ -164,7 +164,7 @@ def summarise(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=["train", "score", "list"])
-    parser.add_argument("--split", choices=sorted(SPLITS), default="final")
+    parser.add_argument("--split", choices=sorted(SPLITS), default="audit")
     parser.add_argument("--folder", type=Path, default=Path("runs/recall"))
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
