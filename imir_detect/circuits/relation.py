@@ -1,19 +1,18 @@
 """The relation R: given by the user, or estimated from the weights.
 
-Estimation needs two pieces of evidence that share no weights. The *direct path* W_E W_U names each
-token's best partner, and so does the rest of the *extended read-out* (the logits at a token,
-averaged over random contexts that do not hold its partner, all paths summed, minus the direct
-path). In a fresh model they agree by chance for one token or so; an association that training has
-made makes them agree for many. All tables are centred over tokens and over partners first: a token
-that is likely everywhere is nobody's partner. The identity is never R.
+Estimation needs two pieces of evidence that share no weights. The *extended read-out* (the logits
+at a token, averaged over random contexts that do not hold its partner, all paths summed) is split
+into a part (the direct path, or one layer's heads) and all the rest. In a fresh model the two name
+the same partner by chance for one token or so; an association that training has made makes them
+agree for many. All tables are centred over tokens and over partners first: a token that is likely
+everywhere is nobody's partner. The identity is never R.
 
-Where the two agree for more tokens than chance allows, the tokens in question show at which places
-of the context the model answers; there each token's partner is read, and it counts when its entry
-beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
-spread, median), contexts drawn anew name it again, and the direct path names it too, or the pair is
+Where part and rest agree for more tokens than chance allows, the tokens in question show at which
+places of the context the model answers; there each token's partner is read, and it counts when its
+entry beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
+spread, median), contexts drawn anew name it again, and two parts name it too, or the pair is
 mutual, or its entry is clear and no other token names that partner. Where MLPs write the
-association the direct path misses it; mutual pairs over many tokens then stand in for the first
-step.
+association the parts miss it; mutual pairs over many tokens then stand in for the first step.
 """
 
 from __future__ import annotations
@@ -104,27 +103,45 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     """Which tokens count, each token's partner and by how many nats it beats its row's null."""
     size = len(first.direct)
     everywhere = torch.arange(1, first.asked.shape[1])
-    remainder = first.rest(everywhere)
-    direct, rest = first.direct.argmax(1), remainder.argmax(1)
-    # Where the direct path is all there is, the rest is round-off and agrees with nothing.
-    agree = (direct == rest) & (remainder.amax(1) > ROUNDOFF * first.direct.amax(1).abs())
-    if not _more_than_chance(agree):
-        # No path of its own to agree with: mutual pairs of the whole read-out.
-        rest = first.table(everywhere).argmax(1)
-        agree = _mutual(rest)
-        if not _more_than_chance(agree, together=2):
-            return torch.zeros(size, dtype=torch.bool), rest, torch.zeros(size, dtype=DTYPE)
-    places = first.places_that_answer(agree, rest)
+    seeds, partner = _agreeing_parts(first, everywhere)
+    if not seeds.any():
+        # No part of its own to agree with: mutual pairs of the whole read-out.
+        partner = first.table(everywhere).argmax(1)
+        seeds = _mutual(partner)
+        if not _more_than_chance(seeds, together=2):
+            return torch.zeros(size, dtype=torch.bool), partner, torch.zeros(size, dtype=DTYPE)
+    places = first.places_that_answer(seeds, partner)
     table = first.table(places)
     best = table.argmax(1)
     excess = table.amax(1) - row_null(table, best)
-    # A second piece of evidence for each token: the direct path, the partner's own answer, or, for
-    # a directed relation, a clear entry whose partner no other token names.
+    # A second piece of evidence for each token: two parts of the model, the partner's own answer,
+    # or, for a directed relation, a clear entry whose partner no other token names.
     clear = table.amax(1) > row_null(table, best, level=CLEAR)
     alone = torch.bincount(best[excess > 0], minlength=size)[best] == 1
-    agreed = (direct == best) | _mutual(best) | (clear & alone)
+    agreed = (seeds & (partner == best)) | _mutual(best) | (clear & alone)
     kept = (excess > 0) & agreed & (second.table(places).argmax(1) == best)
     return kept & _more_than_chance(kept), best, excess
+
+
+def _agreeing_parts(
+    read_out: _ReadOut, places: Int[Tensor, " places"]
+) -> tuple[Bool[Tensor, " tokens"], Int[Tensor, " tokens"]]:
+    """Tokens for which a part of the model and all the rest of it name the same partner, and that
+    partner. Of several parts (the direct path, each layer's heads) the one that agrees for most
+    tokens; none where that is no more than chance, over all parts tried."""
+    whole = read_out.table(places)
+    parts = [read_out.direct, *(read_out.table(places, layer=k) for k in range(read_out.layers))]
+    best = torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)
+    for part in parts:
+        rest = _centred((whole - part).fill_diagonal_(float("nan")))
+        named = part.argmax(1)
+        # Where a part is all there is, the rest is round-off and agrees with nothing.
+        agree = (named == rest.argmax(1)) & (rest.amax(1) > ROUNDOFF * whole.amax(1).abs())
+        agree &= part.amax(1) > ROUNDOFF * whole.amax(1).abs()
+        if int(agree.sum()) > int(best[0].sum()):
+            best = agree, named
+    enough = _more_than_chance(best[0], tries=len(parts))
+    return best[0] & enough, best[1]
 
 
 def _mutual(partner: Int[Tensor, " tokens"]) -> Bool[Tensor, " tokens"]:
@@ -132,9 +149,9 @@ def _mutual(partner: Int[Tensor, " tokens"]) -> Bool[Tensor, " tokens"]:
     return partner[partner] == torch.arange(len(partner))
 
 
-def _more_than_chance(agree: Bool[Tensor, " tokens"], together: int = 1) -> bool:
+def _more_than_chance(agree: Bool[Tensor, " tokens"], *, together: int = 1, tries: int = 1) -> bool:
     """Whether more tokens agree than independent random partners would, at `CHANCE`. `together`:
-    tokens that agree at once (2 for mutual pairs)."""
+    tokens that agree at once (2 for mutual pairs); `tries`: counts of which this is the largest."""
     size, count = len(agree), int(agree.sum())
     if count < LEAST_SHARE * size:
         return False
@@ -142,7 +159,7 @@ def _more_than_chance(agree: Bool[Tensor, " tokens"], together: int = 1) -> bool
     law = torch.distributions.Binomial(draws, chance)
     values = torch.arange(count // together, draws + 1, dtype=DTYPE)
     tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
-    return float(tail) < CHANCE
+    return float(tail) * tries < CHANCE
 
 
 @dataclass(frozen=True)
@@ -153,11 +170,17 @@ class _ReadOut:
     - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words up to that place,
       which are no association.
     - `direct` (tokens, tokens): the direct path's share of it, centred, -inf on the diagonal.
+    - `by_layer`: the share of each layer's heads, like `logits`.
     """
 
     asked: Int[Tensor, "n pos"]
     logits: Float[Tensor, "n pos tokens"]
     direct: Float[Tensor, "tokens tokens"]
+    by_layer: tuple[Float[Tensor, "n pos tokens"], ...]
+
+    @property
+    def layers(self) -> int:
+        return len(self.by_layer)
 
     @staticmethod
     def take(probe: Probe, tokens: Int[Tensor, " tokens"], *, stream: int) -> _ReadOut:
@@ -166,7 +189,9 @@ class _ReadOut:
         length = min(probe.context, size)
         index = torch.arange(size)
         asked = distinct_tokens(n, length, index, generator=probe.generator(stream))
-        logits, factor = [], []
+        parts: list[list[Tensor]] = [[] for _ in range(weights.n_layers + 1)]
+        factor = []
+        W_U = weights.W_U[:, tokens]
         for start in range(0, n, 128):
             rows = asked[start : start + 128]
             trace = sum_paths(weights, tokens[rows])
@@ -174,27 +199,28 @@ class _ReadOut:
             where = torch.full((len(rows), size), length)
             where.scatter_(1, rows, torch.arange(length).expand_as(rows))
             shown = where[:, None] <= torch.arange(length)[:, None]
-            read = trace.final @ weights.W_U[:, tokens] + weights.b_U[tokens]
-            logits.append(read.masked_fill(shown, float("nan")))
+            heads = [w.sum(1) * trace.inverse_rms[-1] for w in trace.written]
+            reads = [trace.final @ W_U + weights.b_U[tokens], *(h @ W_U for h in heads)]
+            for part, read in zip(parts, reads, strict=True):
+                part.append(read.masked_fill(shown, float("nan")))
             factor.append(trace.inverse_rms[-1].mean())
-        scale = torch.stack(factor).mean()
-        direct = scale * weights.W_E[tokens] @ weights.W_U[:, tokens]
-        return _ReadOut(asked, torch.cat(logits), _centred(direct))
+        direct = torch.stack(factor).mean() * weights.W_E[tokens] @ W_U
+        logits, *layers = (torch.cat(part) for part in parts)
+        return _ReadOut(asked, logits, _centred(direct), tuple(layers))
 
-    def table(self, places: Int[Tensor, " places"]) -> Float[Tensor, "tokens tokens"]:
-        """Mean read-out of each token at these places, centred; -inf on the diagonal."""
+    def table(
+        self, places: Int[Tensor, " places"], *, layer: int | None = None
+    ) -> Float[Tensor, "tokens tokens"]:
+        """Mean read-out of each token at these places, centred; -inf on the diagonal. With
+        `layer`, the share of that layer's heads."""
         size = self.logits.shape[-1]
-        rows = self.logits[:, places].flatten(0, 1)
+        logits = self.logits if layer is None else self.by_layer[layer]
+        rows = logits[:, places].flatten(0, 1)
         asked = self.asked[:, places].flatten()
         total = torch.zeros(size, size, dtype=DTYPE).index_add_(0, asked, rows.nan_to_num(0.0))
         count = torch.zeros(size, size, dtype=DTYPE)
         count.index_add_(0, asked, (~rows.isnan()).to(DTYPE))
         return _centred(total / count)
-
-    def rest(self, places: Int[Tensor, " places"]) -> Float[Tensor, "tokens tokens"]:
-        """The table without the direct path's share."""
-        table = self.table(places)
-        return _centred((table - self.direct).fill_diagonal_(float("nan")))
 
     def places_that_answer(self, seeds: Tensor, partner: Tensor) -> Int[Tensor, " places"]:
         """Places at which most of the seed tokens have the partner that both paths name."""
