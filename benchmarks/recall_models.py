@@ -3,9 +3,9 @@
     python benchmarks/recall_models.py train  --split audit --folder runs/recall   # resumable
     python benchmarks/recall_models.py score  --split audit --folder runs/recall
 
-The development split was looked at while the detector was written, and each of the others after its
-first score, which found one kind of miss each time (see docs/detection.md); a new name and number in
-SPLITS makes a split that nobody has seen. No two share a seed. `score` prints one row a model
+The development split was looked at while the detector was written, and each of the others after
+its first score, which found a kind of miss each time (see docs/detection.md); a new name and number
+in SPLITS makes a split that nobody has seen. No two share a seed. `score` prints one row a model
 (behaviour measured, label with the relation given and without it) and writes
 benchmarks/results/recall_models_SPLIT.csv.
 """
