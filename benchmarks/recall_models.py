@@ -25,7 +25,14 @@ RESULTS = Path(__file__).parent / "results"
 AXES = ("icl_accuracy", "iwl_accuracy")
 KINDS = {"icl": 11, "iwl": 10, "mixed": 11, "none": 8}
 # First seed of each split; recipes are drawn from it, so that no two splits share any.
-SPLITS = {"development": 100, "held-out": 7100, "final": 9100, "audit": 12100}
+SPLITS = {
+    "development": 100,
+    "held-out": 7100,
+    "final": 9100,
+    "audit": 12100,
+    "check": 15100,
+    "check-2": 16100,
+}
 
 
 @dataclass(frozen=True)
@@ -168,8 +175,9 @@ def main() -> None:
     parser.add_argument("--split", choices=sorted(SPLITS), default="audit")
     parser.add_argument("--folder", type=Path, default=Path("runs/recall"))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--aim", choices=sorted(KINDS), help="only the recipes of one aim")
     args = parser.parse_args()
-    items = grid(args.split)
+    items = [item for item in grid(args.split) if args.aim in (None, item.aim)]
     if args.action == "list":
         for item in items:
             print(json.dumps(asdict(item)))
@@ -178,7 +186,8 @@ def main() -> None:
 
         Parallel(n_jobs=args.workers)(delayed(train_one)(item, args.folder) for item in items)
     else:
-        score(items, args.folder, RESULTS / f"recall_models_{args.split}.csv")
+        name = args.split if args.aim is None else f"{args.split}_{args.aim}"
+        score(items, args.folder, RESULTS / f"recall_models_{name}.csv")
 
 
 if __name__ == "__main__":
