@@ -50,8 +50,9 @@ def ablation_check(
     model: Any, probe: Probe, circuits: tuple[Circuit, ...], relation: Relation
 ) -> dict[str, Any]:
     """Accuracy of the model as it is, with each working circuit's heads mean-ablated, and with as
-    many random other heads (mean of `RANDOM_DRAWS` draws), on the contexts the circuit answers.
-    None where there are not as many others."""
+    many random other heads (mean of `RANDOM_DRAWS` draws; None where there are not as many), on
+    random contexts with a match, or that ask for R: at all places, not only those of the coverage,
+    so that "intact" can lie below the circuit's strength."""
     if isinstance(model, ModelWeights):
         raise InvalidArgumentError(
             "ablation needs a model that runs",

@@ -62,7 +62,7 @@ def _ask(probe: Probe, relation: Relation, *, stream: int, places: Tensor) -> Co
     generator = probe.generator(stream)
     named = relation.named
     order = torch.randperm(len(named), generator=generator)
-    queries = named[order].repeat(-(-probe.samples // len(named)))[: max(probe.samples, 1)]
+    queries = named[order].repeat(-(-probe.samples // len(named)))[: probe.samples]
     return asking_contexts(
         queries,
         relation.partner[queries],

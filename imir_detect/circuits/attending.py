@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Bool, HeadIndex
-from imir_detect.circuits.attribution import ScoreSplit, leading, logit_margins
+from imir_detect.circuits.attribution import ScoreSplit, composition, logit_margins
 from imir_detect.circuits.core import WORKS, Circuit, Coverage, Kind
 from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of
 from imir_detect.circuits.patterns import Patterns
@@ -91,8 +91,7 @@ def _edges_into(
 ) -> tuple[set[Edge], dict[str, float]]:
     """Query and key edges of a matching head, and the effect of its match."""
     split = ScoreSplit(weights, seen.trace, seen.contexts, head, target)
-    edges = {Edge(node, head, "K") for node in leading(split.by_key()) if node != EMBED}
-    edges |= {Edge(node, head, "Q") for node in leading(split.by_query()) if node != EMBED}
+    edges = composition(split, head)
     for node in {head, *(e.source for e in edges)}:
         edges |= {Edge(EMBED, node, port) for port in PORTS}
     return edges, {"match": split.total()}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex
 from imir_detect.circuits.probe import at_query
-from imir_detect.coordinates.pathsum import EMBED, Node, Trace
+from imir_detect.coordinates.pathsum import EMBED, Edge, Node, Trace
 from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.model import ModelWeights
 
@@ -101,6 +101,12 @@ class ScoreSplit:
         moved = share[:, None] * (read @ self.weights.W_V[feeder] @ self.weights.W_O[feeder])
         key = (moved * self._factor[rows, self.target]) @ self.weights.W_K[self.layer, self.head]
         return float((self._query * key).sum(-1).mean())
+
+
+def composition(split: ScoreSplit, head: HeadIndex) -> set[Edge]:
+    """The K and Q edges by which earlier heads bring their share to a head's score."""
+    edges = {Edge(node, head, "K") for node in leading(split.by_key()) if node != EMBED}
+    return edges | {Edge(node, head, "Q") for node in leading(split.by_query()) if node != EMBED}
 
 
 def logit_margins(

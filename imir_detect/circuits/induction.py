@@ -13,6 +13,7 @@ from imir_detect._typing import HeadIndex, Int
 from imir_detect.circuits.attribution import (
     SHARE,
     ScoreSplit,
+    composition,
     leading,
     logit_margins,
     value_margins,
@@ -94,9 +95,7 @@ def _copiers(probe: Probe, seen: Matched) -> dict[HeadIndex, float]:
 
 def _edges_into(seen: Matched, copier: HeadIndex, split: ScoreSplit) -> set[Edge]:
     """The edge to the output, and K, Q and V edges from earlier heads that bring their share."""
-    edges = {Edge(node, copier, "K") for node in leading(split.by_key()) if node != EMBED}
-    edges |= {Edge(node, copier, "Q") for node in leading(split.by_query()) if node != EMBED}
-    edges.add(Edge(copier, OUTPUT, "out"))
+    edges = composition(split, copier) | {Edge(copier, OUTPUT, "out")}
     values = value_margins(split.weights, seen.trace, seen.contexts, copier, seen.target)
     return edges | {Edge(node, copier, "V") for node in leading(values) if node != EMBED}
 

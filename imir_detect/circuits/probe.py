@@ -1,7 +1,7 @@
 """What a weights-only probe is made of: the vocabulary, the context and the random state.
 
-`Probe` also answers the two questions that every in-context circuit is judged by: on which places
-it holds (`cover`), and how often an answer wins (`wins`).
+Beside it stand the two questions that every in-context circuit is judged by: at which places it
+holds (`cover`), and whether an answer wins (`wins`).
 """
 
 from __future__ import annotations

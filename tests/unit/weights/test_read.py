@@ -122,6 +122,13 @@ def test_settings_that_are_not_read_are_named(setting: str, value: Any, name: st
         read_weights(model)
 
 
+def test_blocks_and_final_norm_of_different_kinds_are_refused() -> None:
+    model = ModelSpec(9, 6, d_model=8, n_heads=2, norm="LN").boot(seed=0)
+    model.cfg.final_rms = True
+    with pytest.raises(UnsupportedModelError, match="different kinds; got LN and RMS"):
+        read_weights(model)
+
+
 def test_other_kinds_of_model_are_named() -> None:
     with pytest.raises(UnsupportedModelError, match=r"got Odd.*TransformerBridge.boot_native"):
         read_weights(Odd())
