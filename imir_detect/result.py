@@ -219,6 +219,7 @@ def _circuit(entry: dict[str, Any]) -> Circuit:
         strength=entry["strength"],
         coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
         note=entry["note"],
+        parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
     )
 
 

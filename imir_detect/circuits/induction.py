@@ -7,6 +7,8 @@ induction (the query reads where a duplicate-token head looked).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from torch import Tensor
 
 from imir_detect._typing import HeadIndex, Int
@@ -77,7 +79,32 @@ def answering_circuit(
         strength=min(strengths),
         coverage=coverage_of(cells, probe.context, seen.offset),
         note="; ".join(notes),
+        parts=_parts(seen, heads, copies),
     )
+
+
+def _parts(
+    seen: Matched, heads: list[HeadIndex], copiers: Collection[HeadIndex]
+) -> tuple[tuple[HeadIndex, str], ...]:
+    """The role of every head that looks where the circuit needs a look: copiers at the answer,
+    others from the answer's place at the earlier copy, or from the query at it."""
+    rows, query, match = seen.contexts.rows, seen.contexts.query, seen.contexts.match
+    end, feeder = ("induction", "previous_token") if seen.offset == 1 else ("skip", "offset")
+    parts = []
+    for layer, head in heads:
+        pattern = seen.trace.attention[layer][:, head]
+
+        def looks(place: Tensor, at: Tensor, pattern: Tensor = pattern) -> bool:
+            return float(pattern[rows, place, at].mean()) >= LOOKS
+
+        if (layer, head) in copiers:
+            found = end if looks(query, seen.target) else None
+        elif looks(seen.target, match):
+            found = feeder
+        else:
+            found = "duplicate_token" if looks(query, match) else None
+        parts += [] if found is None else [((layer, head), found)]
+    return tuple(parts)
 
 
 def _copiers(probe: Probe, seen: Matched) -> dict[HeadIndex, float]:

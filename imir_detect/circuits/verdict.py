@@ -16,6 +16,21 @@ LABELS = ("icl", "iwl", "mixed", "none")
 SLOPE = 12.0
 
 
+def features(circuits: Iterable[Circuit]) -> dict[str, float]:
+    """Functional quantities of whole circuits, which carry over in width, depth and vocabulary:
+    of the strongest in-context circuit, and of in-weights association, the strength, the coverage
+    and the nats of its weakest step; zeros where there is none."""
+    result = {}
+    for axis, kinds in (("icl", IN_CONTEXT), ("iwl", ("in_weights",))):
+        own = [c for c in circuits if c.kind in kinds]
+        best = max(own, key=lambda c: c.strength, default=None)
+        nats = [] if best is None else [v for u, v in best.effects.items() if "direct" not in u]
+        result[f"{axis}_strength"] = 0.0 if best is None else best.strength
+        result[f"{axis}_coverage"] = 0.0 if best is None else best.coverage.share
+        result[f"{axis}_nats"] = min(nats, default=0.0)
+    return result
+
+
 def label_probabilities(circuits: Iterable[Circuit]) -> dict[str, float]:
     """Probabilities of the four labels; they sum to 1, and the largest is the label.
 

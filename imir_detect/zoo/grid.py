@@ -1,9 +1,10 @@
 """The zoo's grid: which models there are, before any is trained.
 
-Two splits. `training` is what the verdict is fitted on; `held-out` shares with it neither an
-architecture nor a task: other depths, head counts, norms, position schemes, MLPs, tied embeddings;
-and directed relations, in-context n-grams, k-hop maps and other controls where `training` has the
-undirected recall task, copying and counting. Seeds differ everywhere.
+Three splits. `training` is what the verdict is fitted on. `development` has the same tasks on other
+architectures, to look at while the detector is mended; nothing is fitted on it. `held-out` shares
+with neither an architecture nor a task: other depths, head counts, norms, position schemes, MLPs,
+tied embeddings; and directed relations, in-context n-grams, k-hop maps and other controls where the
+others have the undirected recall task, copying and counting. Seeds differ everywhere.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from imir_detect.training.loop import Recipe
 from imir_detect.training.stack import Member
 from imir_detect.weights.native import ModelSpec
 
-Split = Literal["training", "held-out"]
-SPLITS: tuple[Split, ...] = ("training", "held-out")
+Split = Literal["training", "development", "held-out"]
+SPLITS: tuple[Split, ...] = ("training", "development", "held-out")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,23 @@ ARCHITECTURES = (
         {"n_heads": 1, "d_model": 64, "d_head": 48},
         blocks=7,
         vocabulary=44,
+    ),
+    Architecture(
+        "dev-deep", "development", {"n_layers": 3, "n_heads": 3, "d_model": 48}, share=0.6
+    ),
+    Architecture("dev-mlp", "development", {"n_heads": 2, "d_model": 48, "d_mlp": 64}, share=0.6),
+    Architecture("dev-tied", "development", {"n_heads": 2, "d_model": 64}, tied=True, share=0.6),
+    Architecture(
+        "dev-rotary",
+        "development",
+        {"n_heads": 2, "d_model": 64, "norm": "LN", "position": "rotary"},
+        share=0.6,
+    ),
+    Architecture(
+        "dev-four",
+        "development",
+        {"n_layers": 4, "n_heads": 2, "d_model": 48, "norm": "RMS"},
+        share=0.6,
     ),
     Architecture("three-layers", "held-out", {"n_layers": 3, "n_heads": 2, "d_model": 40}),
     Architecture("eight-heads", "held-out", {"n_heads": 8, "d_model": 64, "norm": "RMS"}),
@@ -185,7 +203,7 @@ KINDS = (
     Kind("none", "held-out", "recall", {"rare_frequency": 0.5, **DIRECTED}, 1, steps=1),
 )
 CONTROLS = ("copy_last", "offset_copy", "unigram", "sorting", "majority", "periodic")
-FIRST_SEED = {"training": 200_000, "held-out": 500_000}
+FIRST_SEED = {"training": 200_000, "development": 300_000, "held-out": 500_000}
 
 
 def grid(split: Split | None = None) -> list[Entry]:
@@ -194,9 +212,13 @@ def grid(split: Split | None = None) -> list[Entry]:
     for chosen in SPLITS:
         seeds = iter(range(FIRST_SEED[chosen], FIRST_SEED[chosen] + 10_000))
         for style in (a for a in ARCHITECTURES if a.split == chosen):
-            for index, kind in enumerate(k for k in KINDS if k.split == chosen):
+            for index, kind in enumerate(_kinds(chosen)):
                 entries += _entries(style, kind, index, seeds)
     return [entry for entry in entries if split in (None, entry.split)]
+
+
+def _kinds(split: Split) -> list[Kind]:
+    return [kind for kind in KINDS if (kind.split == "held-out") == (split == "held-out")]
 
 
 def _entries(style: Architecture, kind: Kind, index: int, seeds: Iterator[int]) -> Iterator[Entry]:
