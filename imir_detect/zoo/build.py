@@ -16,8 +16,9 @@ from imir_detect.training.behaviour import measured_label
 from imir_detect.training.loop import describe, evaluate
 from imir_detect.training.stack import Trained, train_stack
 from imir_detect.weights.native import ModelSpec
-from imir_detect.weights.store import CARD_FILE, load_model, load_parameters, save_model
+from imir_detect.weights.store import CARD_FILE, load_parameters, save_model
 from imir_detect.zoo.grid import Entry
+from imir_detect.zoo.roles import head_measures
 
 SAMPLES = 4096  # fresh sequences by which behaviour is measured
 
@@ -66,12 +67,11 @@ def store(entry: Entry, spec: ModelSpec, done: Trained, folder: Path) -> dict[st
 
 
 def behaviour(bridge: Any, task: Task) -> dict[str, Any]:
-    """What a model does on fresh data, and the label that earns it."""
+    """What a model does on fresh data, the label that earns it, and what its heads do."""
     bridge.eval()
     measured = {k: round(v, 4) for k, v in evaluate(bridge, task, n=SAMPLES).items()}
-    return {"measured": measured, "label": measured_label(measured)}
-
-
-def remeasure(folder: Path | str, task: Task) -> dict[str, Any]:
-    """Load a stored model and measure it again."""
-    return behaviour(load_model(folder)[0], task)
+    return {
+        "measured": measured,
+        "label": measured_label(measured),
+        "heads": head_measures(bridge, task),
+    }
