@@ -44,7 +44,7 @@ def answering_circuit(
     seen = observe(
         probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
     )
-    if float(seen.answer_lift.mean()) <= 0:
+    if not _more_than_chance(seen.answer_lift):
         return None
     copies = _copiers(probe, seen)
     if not copies:
@@ -81,6 +81,11 @@ def answering_circuit(
         note="; ".join(notes),
         parts=_parts(seen, heads, copies),
     )
+
+
+def _more_than_chance(lift: Tensor) -> bool:
+    """Whether the match brings answers: a mean gain above its own standard error, three times."""
+    return float(lift.mean()) > 3 * float(lift.std()) / len(lift) ** 0.5
 
 
 def _parts(
