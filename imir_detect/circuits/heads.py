@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from imir_detect._typing import HeadIndex
+from imir_detect.circuits.attending import ATTENDS
 from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
@@ -46,7 +47,13 @@ def head_table(
 ) -> tuple[Head, ...]:
     """All heads, in order."""
     weights = probe.weights
-    roles = _roles(circuits, weights.heads)
+    # A head that looks at the earlier copy from a few places only is none that does so.
+    named = [
+        c
+        for c in circuits
+        if c.kind != "duplicate_token" or patterns.behind_copy(c.ends[-1], 0) >= ATTENDS
+    ]
+    roles = _roles(named, weights.heads)
     count = min(len(probe.vocabulary), 512)
     order = torch.randperm(len(probe.vocabulary), generator=probe.generator(8))
     asked = torch.zeros(weights.vocab_size, dtype=torch.bool)

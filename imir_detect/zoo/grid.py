@@ -100,21 +100,21 @@ ARCHITECTURES = (
         vocabulary=44,
     ),
     Architecture(
-        "dev-deep", "development", {"n_layers": 3, "n_heads": 3, "d_model": 48}, share=0.6
+        "dev-deep", "development", {"n_layers": 3, "n_heads": 3, "d_model": 48}, share=0.4
     ),
-    Architecture("dev-mlp", "development", {"n_heads": 2, "d_model": 48, "d_mlp": 64}, share=0.6),
-    Architecture("dev-tied", "development", {"n_heads": 2, "d_model": 64}, tied=True, share=0.6),
+    Architecture("dev-mlp", "development", {"n_heads": 2, "d_model": 48, "d_mlp": 64}, share=0.4),
+    Architecture("dev-tied", "development", {"n_heads": 2, "d_model": 64}, tied=True, share=0.4),
     Architecture(
         "dev-rotary",
         "development",
         {"n_heads": 2, "d_model": 64, "norm": "LN", "position": "rotary"},
-        share=0.6,
+        share=0.4,
     ),
     Architecture(
         "dev-four",
         "development",
         {"n_layers": 4, "n_heads": 2, "d_model": 48, "norm": "RMS"},
-        share=0.6,
+        share=0.4,
     ),
     Architecture("three-layers", "held-out", {"n_layers": 3, "n_heads": 2, "d_model": 40}),
     Architecture("eight-heads", "held-out", {"n_heads": 8, "d_model": 64, "norm": "RMS"}),

@@ -16,72 +16,96 @@ from torch import Tensor
 from imir_detect._typing import HeadIndex
 from imir_detect.tasks import Task
 from imir_detect.training.loop import EVALUATION_SEED
-from imir_detect.weights.run import run_ablated, run_logits
+from imir_detect.weights.run import run_logits
 
 SAMPLES = 512
-ATTENDS = 0.3  # mean attention from which a head is said to look somewhere
-MATTERS = 0.1  # share of the answer's margin that a head's ablation must cost
+ATTENDS = 0.4  # mean attention from which a head is said to look somewhere
+ABSENT = 0.2  # and up to which it is said not to
+MATTERS = 0.05  # share of the answer's margin that a head's ablation must cost
 PAIRED = ("recall", "ngram", "k_hop")  # tasks that ask for what follows the query's earlier copy
 ROLES = ("previous_token", "duplicate_token", "induction")
 
 
 def head_measures(bridge: Any, task: Task) -> list[dict[str, Any]]:
-    """One row a head, in order: {"layer", "head", "back", "copy", "answer", "cost"}; [] for a task
-    without fresh associations of two-token blocks.
+    """One row a head, in order: {"layer", "head", "back", "copy", "answer", "cost", "cost_back"};
+    [] for a task without fresh associations of two-token blocks.
 
-    `back`, `copy`, `answer` are mean attentions in [0, 1]; `cost` is the share of the answer's
-    logit margin (over the best other token) that mean-ablating the head takes away.
+    `back`, `copy`, `answer` are mean attentions in [0, 1]; the costs are the shares of the answer's
+    logit margin (over the best other token) that ablating the head takes away: at the query
+    (`cost`), and at the answer's place (`cost_back`).
     """
     generator = torch.Generator().manual_seed(EVALUATION_SEED + 1)
     batch = task.probe("icl", SAMPLES, generator=generator)
-    if (
-        batch is None
-        or batch.positions is not None
-        or task.name not in ("recall", "ngram", "k_hop")
-    ):
+    if batch is None or batch.positions is not None or task.name not in PAIRED:
         return []
-    rows = torch.arange(len(batch))
-    answer, query = batch.answer_position[:, -1], batch.tokens.shape[1] - 1
-    wanted = batch.targets[:, -1]
-    patterns = attention_patterns(bridge, batch.tokens)
-    intact = float(_margin(run_logits(bridge, batch.tokens)[:, -1], wanted).mean())
+    rows, tokens = torch.arange(len(batch)), batch.tokens
+    answer, query = batch.answer_position[:, -1], tokens.shape[1] - 1
+    places = {"cost": torch.full_like(answer, query), "cost_back": answer}
+    intact, patterns = _run(bridge, tokens)
+    margin = float(_margin(intact, batch.targets[:, -1]).mean())
     found = []
     for layer, pattern in enumerate(patterns):
         for head in range(pattern.shape[1]):
             own = pattern[:, head]
-            ablated = run_ablated(bridge, batch.tokens, [(layer, head)])[:, -1]
-            lost = intact - float(_margin(ablated, wanted).mean())
-            found.append(
-                {
-                    "layer": layer,
-                    "head": head,
-                    "back": round(float(own[rows, answer, answer - 1].mean()), 4),
-                    "copy": round(float(own[rows, query, answer - 1].mean()), 4),
-                    "answer": round(float(own[rows, query, answer].mean()), 4),
-                    "cost": round(lost / max(intact, 1e-6), 4) if intact > 0 else 0.0,
-                }
-            )
+            row = {
+                "layer": layer,
+                "head": head,
+                "back": float(own[rows, answer, answer - 1].mean()),
+                "copy": float(own[rows, query, answer - 1].mean()),
+                "answer": float(own[rows, query, answer].mean()),
+            }
+            for name, place in places.items():
+                logits = _ablated(bridge, tokens, (layer, head), place)
+                lost = margin - float(_margin(logits, batch.targets[:, -1]).mean())
+                row[name] = lost / margin if margin > 0 else 0.0
+            found.append({k: round(v, 4) for k, v in row.items()})
     return found
 
 
-def roles_of(measures: list[dict[str, Any]]) -> dict[HeadIndex, set[str]]:
-    """The roles that each head's measures earn; a head may have several, or none.
+def _run(bridge: Any, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
+    return run_logits(bridge, tokens)[:, -1], attention_patterns(bridge, tokens)
 
-    - `induction`: the query attends to the answer, and ablating the head costs margin.
+
+def _ablated(bridge: Any, tokens: Tensor, head: HeadIndex, place: Tensor) -> Tensor:
+    """Last logits with a head's output, at one place a sequence, replaced by its mean over the
+    batch there."""
+    layer, index = head
+    rows, heads = torch.arange(len(tokens)), bridge.cfg.n_heads
+
+    def ablate(z: Tensor, hook: Any) -> Tensor:
+        split = z.reshape(*z.shape[:2], heads, -1).clone()
+        split[rows, place, index] = split[:, :, index].mean(0)[place]
+        return split.reshape(z.shape)
+
+    with torch.no_grad():
+        hooks = [(f"blocks.{layer}.attn.hook_z", ablate)]
+        logits: Tensor = bridge.run_with_hooks(tokens, fwd_hooks=hooks)[:, -1]
+    return logits.double()
+
+
+def roles_of(measures: list[dict[str, Any]]) -> dict[HeadIndex, dict[str, bool | None]]:
+    """For every head, whether it plays each role: True, False, or None where it is ambiguous (mean
+    attention between `ABSENT` and `ATTENDS`, or a cost too small to tell).
+
+    - `induction`: the query attends to the answer, and ablating the head there costs margin.
     - `duplicate_token`: the query attends to the earlier copy of its token.
-    - `previous_token`: the answer's place attends one back.
+    - `previous_token`: the answer's place attends one back, and ablating the head there does.
     """
     result = {}
     for row in measures:
-        roles = set()
-        if row["answer"] >= ATTENDS and row["cost"] >= MATTERS:
-            roles.add("induction")
-        if row["copy"] >= ATTENDS:
-            roles.add("duplicate_token")
-        if row["back"] >= ATTENDS:
-            roles.add("previous_token")
-        result[(row["layer"], row["head"])] = roles
+        looks = {
+            role: _looks(row[key])
+            for role, key in zip(ROLES, ("back", "copy", "answer"), strict=True)
+        }
+        for role, cost in (("induction", "cost"), ("previous_token", "cost_back")):
+            if looks[role] and row[cost] < MATTERS:
+                looks[role] = None
+        result[(row["layer"], row["head"])] = looks
     return result
+
+
+def _looks(attention: float) -> bool | None:
+    return None if ABSENT < attention < ATTENDS else attention >= ATTENDS
 
 
 def attention_patterns(bridge: Any, tokens: Tensor) -> list[Tensor]:
