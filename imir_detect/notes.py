@@ -75,6 +75,7 @@ def shape_of(w: ModelWeights) -> dict[str, Any]:
         "n_ctx": w.n_ctx,
         "norm": "rms" if w.rms else "none",
         "mlp": w.has_mlp,
+        "position_table": len(w.W_pos) > 0,
     }
 
 

@@ -90,10 +90,11 @@ def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seeds", type=int, default=2, help="rotations of each model")
     parser.add_argument("--noises", type=float, nargs="*", default=NOISES)
     args = parser.parse_args()
     rows = []
-    for name, spec in models(1 if args.quick else 3):
+    for name, spec in models(1 if args.quick else args.seeds):
         for noise in args.noises:
             found, named = judge(replace(spec, noise=noise))
             rows.append(
@@ -108,15 +109,47 @@ def main() -> None:
             )
             if not found and noise <= 0.2:
                 print(rows[-1], flush=True)
-    for noise in args.noises:
-        own = [r["found"] for r in rows if r["noise"] == noise]
-        print(f"noise {noise}: {sum(own)} of {len(own)} planted models read exactly")
+    summarise(rows, args.noises)
     if not args.quick:
         RESULTS.mkdir(parents=True, exist_ok=True)
         with (RESULTS / "planted.csv").open("w", newline="") as stream:
             writer = csv.DictWriter(stream, rows[0])
             writer.writeheader()
             writer.writerows(rows)
+        draw(rows, args.noises, RESULTS / "planted.svg")
+
+
+def summarise(rows: list[dict[str, Any]], noises: list[float]) -> None:
+    from tables import wilson
+
+    for noise in noises:
+        own = [r["found"] for r in rows if r["noise"] == noise]
+        low, high = wilson(sum(own), len(own))
+        print(
+            f"noise {noise}: {sum(own)} of {len(own)} planted models read exactly "
+            f"({low:.3f}, {high:.3f})"
+        )
+
+
+def draw(rows: list[dict[str, Any]], noises: list[float], target: Path) -> None:
+    """Share read exactly against noise, one line a kind."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        shares = []
+        for noise in noises:
+            own = [r["found"] for r in rows if (r["kind"], r["noise"]) == (kind, noise)]
+            shares.append(sum(own) / len(own))
+        axes.plot(noises, shares, marker="o", label=kind)
+    axes.set_xlabel("noise, as a share of the planted norm")
+    axes.set_ylabel("planted models read exactly")
+    axes.legend(fontsize=7, ncol=2)
+    figure.tight_layout()
+    figure.savefig(target, metadata={"Date": None})
 
 
 if __name__ == "__main__":
