@@ -104,6 +104,9 @@ class Table(Sequence[dict[str, Any]]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+NO_PROFILES = Table(("layer", "head", "back", "attention"), ())
+
+
 def cell_text(value: Any) -> str:
     """A table entry as text: two decimals, a dash for none."""
     if value is None:
@@ -116,8 +119,8 @@ class Report:
     """What a model's weights say about its circuits (fields as in the public contract).
 
     `probabilities` sum to 1 and `label` is the most probable; `circuits` are strongest first;
-    `heads` and `coordinates` are tables; `measured` holds behaviour where something was run;
-    `limits` says what was not looked at, `warnings` what is odd about the model, `meta` how the
+    `heads` and `coordinates` are tables, `profiles` is one of mean attention by distance (layer,
+    head, back, attention); `measured` holds behaviour where something was run; `limits` says what was not looked at, `warnings` what is odd about the model, `meta` how the
     analysis was made.
     """
 
@@ -129,6 +132,7 @@ class Report:
     limits: tuple[str, ...]
     warnings: tuple[str, ...]
     meta: dict[str, Any]
+    profiles: Table = NO_PROFILES
 
     @property
     def label(self) -> str:
@@ -167,6 +171,7 @@ class Report:
             "circuits": [asdict(circuit) for circuit in self.circuits],
             "heads": {"columns": self.heads.columns, "rows": self.heads.rows},
             "coordinates": {"columns": self.coordinates.columns, "rows": self.coordinates.rows},
+            "profiles": {"columns": self.profiles.columns, "rows": self.profiles.rows},
             "measured": self.measured,
             "limits": self.limits,
             "warnings": self.warnings,
@@ -196,6 +201,7 @@ class Report:
                 limits=tuple(data["limits"]),
                 warnings=tuple(data["warnings"]),
                 meta=data["meta"],
+                profiles=Table(**data["profiles"]) if "profiles" in data else NO_PROFILES,
             )
         except (OSError, ValueError, KeyError, TypeError, ImirError) as error:
             raise UnreadableFileError(
