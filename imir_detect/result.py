@@ -120,8 +120,8 @@ class Report:
 
     `probabilities` sum to 1 and `label` is the most probable; `circuits` are strongest first;
     `heads` and `coordinates` are tables, `profiles` is one of mean attention by distance (layer,
-    head, back, attention); `measured` holds behaviour where something was run; `limits` says what was not looked at, `warnings` what is odd about the model, `meta` how the
-    analysis was made.
+    head, back, attention); `measured` holds behaviour where something was run; `limits` says what
+    was not looked at, `warnings` what is odd about the model, `meta` how the analysis was made.
     """
 
     probabilities: dict[str, float]
