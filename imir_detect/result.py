@@ -185,6 +185,13 @@ class Report:
         write_atomically(path, text.encode())
         return path
 
+    def to_html(self, path: Path | str, *, name: str = "") -> Path:
+        """Write the report as one page that opens offline (needs the extra `report`); returns the
+        path. `name`: what the page calls the model."""
+        from imir_detect.report.page import write_page
+
+        return write_page(self, path, name=name)
+
     @classmethod
     def from_json(cls, path: Path | str) -> Report:
         """Read what `to_json` wrote; equal to the report that was written."""

@@ -22,6 +22,13 @@ def test_detect_prints_the_circuit_and_writes_the_report(tmp_path: Path) -> None
     assert json.loads(target.read_text())["label"] == "icl"
 
 
+def test_detect_writes_a_page_and_prints_nothing_but_the_label(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = runner.invoke(app, ["detect", "iwl", "--quiet", "--html", str(page)])
+    assert done.output == "iwl\n"
+    assert "Answers from its weights" in page.read_text(encoding="utf-8")
+
+
 def test_train_saves_a_model_that_detect_reads(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     options = ["--blocks", "2", "--common", "6", "--rare", "6", "--steps", "3"]
