@@ -87,6 +87,13 @@ class Table(Sequence[dict[str, Any]]):
             ) from error
         return pandas.DataFrame(list(self), columns=list(self.columns))
 
+    def to_json(self, path: Path | str) -> Path:
+        """Write the rows as a strict JSON list of objects, atomically; returns the path."""
+        path = Path(path)
+        text = json.dumps(list(self), allow_nan=False, indent=1) + "\n"
+        write_atomically(path, text.encode())
+        return path
+
     def __str__(self) -> str:
         cells = [self.columns, *([cell_text(v) for v in row] for row in self.rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]

@@ -45,7 +45,7 @@ def report_page(report: Report, *, name: str = "") -> str:
     Raises ImirError where jinja2 is not installed (it comes with the extra `report`).
     """
     environment = jinja()
-    script = _asset("page.js")
+    script = asset("common.js") + asset("page.js")
     profiles = draw_profiles(report)
     coordinates = _one_head_column(report.coordinates)
     measured = dict(report.measured)
@@ -89,10 +89,10 @@ def report_page(report: Report, *, name: str = "") -> str:
         version=report.meta.get("imir_detect", ""),
         shade=shade,
         cell=cell_text,
-        style=_markup(_style(environment)),
-        script=_markup(script),
-        script_hash=_markup(_hash(script)),
-        data=_markup(_embedded(_data(report, coordinates))),
+        style=markup(style(environment)),
+        script=markup(script),
+        script_hash=markup(script_hash(script)),
+        data=markup(_embedded(_data(report, coordinates))),
     )
 
 
@@ -106,8 +106,8 @@ def write_page(report: Report, path: Path | str, *, name: str = "") -> Path:
 def graph_svg(report: Report, circuit: int = 0) -> str:
     """One circuit's graph as an SVG of its own, light or dark as its reader's system is."""
     environment = jinja()
-    style = environment.get_template("theme.css.j2").render() + _asset("graph.css")
-    return _graph(environment, report, chosen=circuit, only=True, style=_markup(style))
+    style = environment.get_template("theme.css.j2").render() + asset("graph.css")
+    return _graph(environment, report, chosen=circuit, only=True, style=markup(style))
 
 
 def jinja() -> Environment:
@@ -135,26 +135,29 @@ def _graph(
     text = template.render(
         g=draw_graph(report), count=len(report.circuits), chosen=chosen, only=only, style=style
     )
-    return _markup(text)
+    return markup(text)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A style sheet or script of the package's own."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _style(environment: Environment) -> str:
+def style(environment: Environment) -> str:
+    """The style sheet that all pages share."""
     theme = environment.get_template("theme.css.j2").render()
-    return theme + "\n" + _asset("page.css") + _asset("graph.css")
+    return theme + "\n" + asset("page.css") + asset("graph.css")
 
 
-def _markup(text: str) -> Any:
+def markup(text: str) -> Any:
     """Text of our own making, which the template writes as it is."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
-def _hash(script: str) -> str:
+def script_hash(script: str) -> str:
+    """What a content security policy calls this script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 

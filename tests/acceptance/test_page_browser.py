@@ -16,6 +16,8 @@ import pytest
 from browser import chromium, need, screenshot, see
 from report_cases import big_report, hostile_report
 
+from imir_detect.report.compare import compare
+
 MOST_BYTES = 6_000_000
 
 
@@ -34,10 +36,12 @@ def pages(shipped: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         "hostile": hostile_report(shipped["icl"][1]),
         "big": big_report(),
     }
-    return {
+    made = {
         name: report.to_html(folder / f"{name}.html", name=f"model {name}")
         for name, report in reports.items()
     }
+    course = {name: report for name, (_, report) in shipped.items()}
+    return {**made, "compare": compare(course).to_html(folder / "compare.html")}
 
 
 def text(driver: Any, selector: str) -> str:
@@ -61,7 +65,7 @@ def keys(driver: Any, *pressed: str) -> None:
     ActionChains(driver).send_keys(*pressed).perform()
 
 
-@pytest.mark.parametrize("name", ["small", "none", "hostile", "big"])
+@pytest.mark.parametrize("name", ["small", "none", "hostile", "big", "compare"])
 @pytest.mark.parametrize(
     ("look", "width", "dark", "media"),
     [("light", 1280, False, ""), ("dark", 1280, True, ""), ("phone", 390, False, ""),
@@ -190,6 +194,14 @@ def test_hostile_text_is_shown_and_never_run(driver: Any, pages: dict[str, Path]
     assert HOSTILE[1] in driver.execute_script(first)
 
 
+def test_the_comparison_sorts(driver: Any, pages: dict[str, Path]) -> None:
+    see(driver, pages["compare"])
+    names = "return [...document.querySelectorAll('tbody th')].map(n => n.textContent)"
+    assert driver.execute_script(names) == ["icl", "iwl", "mixed", "none"]
+    click(driver, "thead th:nth-child(4) button")  # the probability of iwl
+    assert driver.execute_script(names)[0] == "iwl"
+
+
 def test_a_large_page_is_small_asks_for_nothing_and_is_soon_ready(
     driver: Any, pages: dict[str, Path]
 ) -> None:
@@ -207,7 +219,7 @@ def test_a_large_page_is_small_asks_for_nothing_and_is_soon_ready(
     assert text(driver, "#pager span") == "page 2 of 968"
 
 
-@pytest.mark.parametrize("name", ["small", "none", "big"])
+@pytest.mark.parametrize("name", ["small", "none", "big", "compare"])
 @pytest.mark.parametrize("dark", [False, True])
 def test_axe_finds_no_serious_violation(
     driver: Any, pages: dict[str, Path], name: str, dark: bool
@@ -215,7 +227,8 @@ def test_axe_finds_no_serious_violation(
     axe = os.environ.get("AXE_CORE", "")
     need("" if Path(axe).is_file() else "AXE_CORE names no axe.min.js (npm pack axe-core)")
     see(driver, pages[name], dark=dark)
-    click(driver, '.graph .head[data-head="L0H0"]')
+    if name != "compare":
+        click(driver, '.graph .head[data-head="L0H0"]')
     driver.execute_script(Path(axe).read_text(encoding="utf-8"))
     found = driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
     serious = [

@@ -29,6 +29,20 @@ def test_detect_writes_a_page_and_prints_nothing_but_the_label(tmp_path: Path) -
     assert "Answers from its weights" in page.read_text(encoding="utf-8")
 
 
+def test_compare_tells_saved_reports_apart(tmp_path: Path) -> None:
+    files = []
+    for name in ("none", "iwl"):
+        files.append(str(tmp_path / f"{name}.json"))
+        assert runner.invoke(app, ["detect", name, "--json", files[-1]]).exit_code == 0
+    page, table = tmp_path / "page.html", tmp_path / "table.json"
+    done = runner.invoke(app, ["compare", *files, "--html", str(page), "--json", str(table)])
+    assert done.exit_code == 0, done.output
+    assert "the label goes from none to iwl at iwl" in " ".join(done.output.split())
+    assert [row["label"] for row in json.loads(table.read_text())] == ["none", "iwl"]
+    assert "2 models compared" in page.read_text(encoding="utf-8")
+    assert runner.invoke(app, ["compare", *files, "--quiet"]).output == "none: none\niwl: iwl\n"
+
+
 def test_train_saves_a_model_that_detect_reads(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     options = ["--blocks", "2", "--common", "6", "--rare", "6", "--steps", "3"]
@@ -54,6 +68,8 @@ def test_tasks_are_listed_and_shown() -> None:
     [
         (["tasks", "show", "recal"], "error: no such task"),
         (["detect", "no-such"], "error: no model 'no-such'; wanted a shipped model"),
+        (["compare", "x.json"], "error: x.json is not a readable report"),
+        (["compare", "x", "x"], "error: a report is given twice; got x; wanted"),
         (["detect", "icl", "--context", "1"], "error: this context does not fit the model"),
         (["train", "x", "--blocks", "0"], "error: these knobs of recall do not fit"),
     ],

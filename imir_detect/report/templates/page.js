@@ -1,26 +1,8 @@
-"use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const one = (selector, root = document) => root.querySelector(selector);
-  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const make = (tag, text, name) => {
-    const node = document.createElement(tag);
-    if (text !== undefined) node.textContent = text;
-    if (name) node.className = name;
-    return node;
-  };
   const sign = (text) => text.replace("-", "\u2212");
   const show = (value, whole) =>
     value === null ? "\u2013" : typeof value === "string" ? value : sign(whole ? String(value) : value.toFixed(2));
-
-  // Theme: the system's, until the reader says otherwise.
-  const theme = one("#theme");
-  theme.hidden = false;
-  theme.addEventListener("click", () => {
-    const root = document.documentElement;
-    const now = root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-    root.dataset.theme = now === "dark" ? "light" : "dark";
-  });
 
   // Circuits: one is shown at a time, the heads that it names stand out.
   const graph = one(".graph");
@@ -117,25 +99,6 @@
     });
   describe(null);
 
-  // Sorting: one column at a time; a second click turns it round.
-  function direction(header) {
-    const down = header.getAttribute("aria-sort") !== "descending";
-    for (const other of header.parentNode.children) other.setAttribute("aria-sort", "none");
-    header.setAttribute("aria-sort", down ? "descending" : "ascending");
-    return down ? -1 : 1;
-  }
-  const order = (a, b) => (a === b ? 0 : a === null ? -1 : b === null ? 1 : a < b ? -1 : 1);
-  all("#head-table thead button").forEach((button, column) =>
-    button.addEventListener("click", () => {
-      const turn = direction(button.parentNode);
-      const body = one("#head-table tbody");
-      const key = (row) => {
-        const text = row.children[column].dataset.v;
-        return Number.isNaN(Number(text)) ? text : Number(text);
-      };
-      body.append(...[...body.children].sort((a, b) => turn * order(key(a), key(b))));
-    }));
-
   // Coordinates: all rows stay in memory as columns; one page of them is on the page.
   const columns = data.coordinates.map((c) => ({ ...c, at: c.levels ? (i) => c.levels[c.values[i]] : (i) => c.values[i] }));
   const index = Object.fromEntries(columns.map((c, i) => [c.name, i]));
@@ -201,6 +164,5 @@
   });
   filter();
 
-  addEventListener("beforeprint", () => { for (const node of all("details")) node.open = true; });
   document.documentElement.dataset.ready = "yes";
 })();
