@@ -43,6 +43,29 @@ def test_compare_tells_saved_reports_apart(tmp_path: Path) -> None:
     assert runner.invoke(app, ["compare", *files, "--quiet"]).output == "none: none\niwl: iwl\n"
 
 
+def test_graph_prints_edges_and_writes_every_candidate(tmp_path: Path) -> None:
+    table = tmp_path / "edges.json"
+    done = runner.invoke(app, ["graph", "mixed", "--nodes", "12", "--json", str(table)])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("causal graph of 12 positions, read from weights: ")
+    rows = json.loads(table.read_text())
+    assert len(rows) == 2 * 11
+    edges = [f"{row['parent']}->{row['child']}" for row in rows if row["edge"]]
+    assert edges
+    quiet = runner.invoke(app, ["graph", "mixed", "--nodes", "12", "--quiet"]).output.split()
+    assert sorted(quiet) == sorted(edges)
+
+
+def test_theory_checks_the_first_theorem(tmp_path: Path) -> None:
+    table = tmp_path / "rows.json"
+    done = runner.invoke(app, ["theory", "confinement", "--json", str(table)])
+    assert done.exit_code == 0, done.output
+    holds, *broken = [row["outside share"] for row in json.loads(table.read_text())]
+    assert holds < 1e-20
+    assert min(broken) > 1e-5
+    assert runner.invoke(app, ["theory"]).exit_code == 2
+
+
 def test_train_saves_a_model_that_detect_reads(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     options = ["--blocks", "2", "--common", "6", "--rare", "6", "--steps", "3"]
