@@ -17,6 +17,16 @@ MEASURES = (
     "suppression",
     "association",
 )
+PORT_COLOURS = {"Q": "#b45309", "K": "#1d4ed8", "V": "#047857", "out": "#6d28d9"}
+LABEL_COLOURS = {"icl": "#1d4ed8", "iwl": "#b45309", "mixed": "#6d28d9", "none": "#6b7280"}
+
+
+def grouped(table: Table, column: str) -> dict[Any, list[dict[str, Any]]]:
+    """The rows by the value of one column, in order of first appearance."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in table:
+        groups.setdefault(row[column], []).append(row)
+    return groups
 
 
 def graph_nodes(report: Report) -> Table:
