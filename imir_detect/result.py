@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imir_detect.circuits.core import Circuit, Coverage
-from imir_detect.coordinates.pathsum import Edge
+from imir_detect.coordinates.pathsum import Edge, name_of
 from imir_detect.errors import ImirError, InvalidArgumentError, UnreadableFileError
 from imir_detect.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas
+    from rich.table import Table as RichTable
 
 FORMAT = 1
 SENTENCE = {
@@ -163,9 +165,41 @@ class Report:
         share = self.probabilities[self.label]
         return (
             f"<p><b>{html.escape(self.label)}</b> ({share:.2f}): {SENTENCE[self.label]}</p>"
-            f"<ul>{items or '<li>no circuit found</li>'}</ul>{self.heads._repr_html_()}"
+            f"{self._picture()}<ul>{items or '<li>no circuit found</li>'}</ul>"
+            f"{self.heads._repr_html_()}"
             f"<details><summary>limits and warnings</summary><ul>{notes}</ul></details>"
         )
+
+    def _picture(self) -> str:
+        """The strongest circuit's graph as an image of its own, whose style stays inside it; empty
+        where there is no circuit, or no jinja2 to draw it."""
+        try:
+            from imir_detect.report.page import graph_svg
+
+            svg = graph_svg(self) if self.circuits else ""
+        except ImirError:
+            return ""
+        data = base64.b64encode(svg.encode()).decode()
+        source = f"data:image/svg+xml;base64,{data}"
+        said = html.escape(str(self.circuits[0])) if svg else ""
+        return f'<img src="{source}" alt="{said}" style="max-width:100%">' if svg else ""
+
+    def __rich__(self) -> RichTable:
+        """The circuits as a table, under the label, for `rich.print`."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        title = f"{self.label} ({self.probabilities[self.label]:.2f}): {SENTENCE[self.label]}"
+        table = RichTable(title=Text(title), title_justify="left")
+        for name in ("circuit", "heads", "strength", "holds for", "nats"):
+            table.add_column(name)
+        for circuit in self.circuits:
+            effects = ", ".join(f"{unit} {nats:.1f}" for unit, nats in circuit.effects.items())
+            heads = ", ".join(name_of(head) for head in circuit.heads) or "direct path"
+            share = f"{circuit.coverage.share:.0%} of {circuit.coverage.of}"
+            cells = (circuit.kind, heads, f"{circuit.strength:.2f}", share, effects)
+            table.add_row(*map(Text, cells))
+        return table
 
     # -- JSON ---------------------------------------------------------------------------------
 
