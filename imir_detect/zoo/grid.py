@@ -117,13 +117,19 @@ ARCHITECTURES = (
         share=0.4,
     ),
     Architecture("three-layers", "held-out", {"n_layers": 3, "n_heads": 2, "d_model": 40}),
-    Architecture("eight-heads", "held-out", {"n_heads": 8, "d_model": 64, "norm": "RMS"}),
+    Architecture(
+        "eight-heads",
+        "held-out",
+        {"n_heads": 8, "d_model": 64, "norm": "RMS", "position": "rotary"},
+    ),
     Architecture("mlp", "held-out", {"n_heads": 2, "d_model": 48, "d_mlp": 96, "norm": "LN"}),
     Architecture("sinusoidal", "held-out", {"n_heads": 2, "d_model": 56}, sinusoidal=True),
     Architecture("tied", "held-out", {"n_heads": 4, "d_model": 56, "norm": "LN"}, tied=True),
     Architecture("rotary", "held-out", {"n_heads": 2, "d_model": 48, "position": "rotary"}),
     Architecture(
-        "four-layers", "held-out", {"n_layers": 4, "n_heads": 1, "d_model": 36, "norm": "RMS"}
+        "four-layers",
+        "held-out",
+        {"n_layers": 4, "n_heads": 1, "d_model": 36, "norm": "RMS", "position": "rotary"},
     ),
     Architecture(
         "rotary-mlp",
