@@ -2,9 +2,9 @@
 
     python benchmarks/zoo/nulls.py --models benchmarks/zoo/models
 
-100 fresh models (architectures of the grid, four scales), 75 trained ones with the rows of every
-matrix permuted, 75 with their layers in reverse order, 50 trained on controls or on noise (training
-and development splits). A circuit is *false* when its strength exceeds 0.5 and the behaviour it
+119 fresh models (architectures of the grid, four scales), 75 trained ones with the rows of every
+matrix permuted, 75 with their layers in reverse order, up to 50 trained on controls or on noise
+(training and development splits). A circuit is *false* when its strength exceeds 0.5 and the behaviour it
 claims is absent when the model is run: accuracy of at most 0.2 on fresh associations, or on the
 relation that was read; for kinds that attend, mean attention of at most 0.2 at their best places.
 """
@@ -26,7 +26,7 @@ import torch
 RESULTS = Path(__file__).parent / "results"
 MODELS = Path(__file__).parent / "models"
 SCALES = (None, 0.1, 0.3, 1.0)
-COUNTS = {"fresh": 100, "rows permuted": 75, "layers reversed": 75, "control": 50}
+COUNTS = {"fresh": 119, "rows permuted": 75, "layers reversed": 75, "control": 50}
 ABSENT = 0.2
 
 

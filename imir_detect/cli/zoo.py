@@ -34,7 +34,8 @@ def list_models(folder: Folder = HOME) -> None:
     from imir_detect.zoo.cards import model_folders
 
     table = RichTable()
-    for name in ("model", "label", "ICL", "IWL", "task", "architecture"):
+    table.add_column("model", overflow="fold")
+    for name in ("label", "ICL", "IWL", "task", "architecture"):
         table.add_column(name, no_wrap=True)
     for home in model_folders(folder):
         card = read_card(home)
