@@ -4,7 +4,7 @@
 
 119 fresh models (architectures of the grid, four scales), 75 trained ones with the rows of every
 matrix permuted, 75 with their layers in reverse order, up to 50 trained on controls or on noise
-(training and development splits). A circuit is *false* when its strength exceeds 0.5 and the behaviour it
+(training and development splits). A circuit is *false* when its strength exceeds 0.5 and what it
 claims is absent when the model is run: accuracy of at most 0.2 on fresh associations, or on the
 relation that was read; for kinds that attend, mean attention of at most 0.2 at their best places.
 """
