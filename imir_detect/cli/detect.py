@@ -15,7 +15,11 @@ from imir_detect.result import Report, cell_text
 
 def detect(
     model: Annotated[
-        str, typer.Argument(help="A shipped model's name, or a saved model's folder.")
+        str,
+        typer.Argument(
+            help="A shipped model's name, a folder (saved here, or Hugging Face's), a GGUF file, "
+            "or a name on the hub."
+        ),
     ],
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,

@@ -90,7 +90,7 @@ def test_tasks_are_listed_and_shown() -> None:
     ("arguments", "text"),
     [
         (["tasks", "show", "recal"], "error: no such task"),
-        (["detect", "no-such"], "error: no model 'no-such'; wanted a shipped model"),
+        (["detect", "no-such"], "error: no model 'no-such' could be loaded; got"),
         (["compare", "x.json"], "error: x.json is not a readable report"),
         (["compare", "x", "x"], "error: a report is given twice; got x; wanted"),
         (["detect", "icl", "--context", "1"], "error: this context does not fit the model"),
@@ -122,7 +122,7 @@ def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
-    assert "UnreadableFileError: no model 'no-such'" in done.stderr
+    assert "UnreadableFileError: no model 'no-such' could be loaded" in done.stderr
 
 
 def test_what_nobody_foresaw_takes_one_line_too(
