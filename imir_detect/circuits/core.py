@@ -11,6 +11,7 @@ from imir_detect._typing import HeadIndex
 from imir_detect.coordinates.pathsum import OUTPUT, Edge, name_of
 from imir_detect.errors import ImirError, InvalidArgumentError
 from imir_detect.weights.ablation import Hook, mean_ablation_hooks
+from imir_detect.weights.unwrap import unwrap
 
 Kind = Literal[
     "induction",
@@ -122,14 +123,15 @@ class Circuit:
         >>> with circuit.ablate(model):
         ...     logits = model(tokens)  # doctest: +SKIP
         """
-        if not hasattr(model, "hooks"):
+        inner = unwrap(model)
+        if not hasattr(inner, "hooks"):
             raise InvalidArgumentError(
                 "ablation needs a model that runs",
                 got=type(model).__name__,
                 wanted="a TransformerLens model",
                 todo="pass the model that was analysed",
             )
-        with model.hooks(fwd_hooks=self.hooks(model.cfg.n_heads)):
+        with inner.hooks(fwd_hooks=self.hooks(inner.cfg.n_heads)):
             yield model
 
     def __str__(self) -> str:
