@@ -38,3 +38,13 @@ def test_feeders_that_look_elsewhere_have_no_role() -> None:
         assert role == (wanted or "none"), head
     (found,) = [c for c in report.circuits if c.kind == "induction"]
     assert dict(found.parts) == {head: roles[head] for head in found.heads}
+
+
+def test_tokens_that_a_circuit_does_not_answer_for_are_not_asked() -> None:
+    spec = PlantedSpec("induction", vocab=20, triggers=10, seed=0)
+    report = detect_circuits(build(spec))
+    (found,) = [c for c in report.circuits if c.kind == "induction"]
+    assert found.strength > 0.9  # of contexts that ask for all twenty, one half
+    # With R given, its word is taken for what is fresh: here nothing is named, so all are asked.
+    plain = detect_circuits(build(spec), relation={})
+    assert 0.3 < next(c for c in plain.circuits if c.kind == "induction").strength < 0.7
