@@ -43,7 +43,7 @@ def detect_circuits(
     the share of these on which it gives the right answer by itself and is not overruled by the
     rest of the model. See `Report` for what comes back.
 
-    - model: a `TransformerBridge`, a `HookedTransformer` or `ModelWeights`; it comes back untouched.
+    - model: a `TransformerBridge`, `HookedTransformer` or `ModelWeights`; it comes back untouched.
     - task: a registered name or a Task. Gives R, the vocabulary in use and the context length, and
       is run into `report.measured`. It never changes how label and probabilities are computed.
     - relation: {token: partner}, or a tensor (vocab,) with -1 for none; overrides the task's.
