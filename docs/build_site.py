@@ -25,7 +25,16 @@ TEMPLATES = (DOCS / "site", ROOT / "imir_detect" / "report" / "templates")
 NAV = (
     (
         "First steps",
-        ("index", "quickstart", "reading-a-report", "my-checkpoint", "idea", "examples", "faq"),
+        (
+            "index",
+            "quickstart",
+            "reading-a-report",
+            "my-checkpoint",
+            "my-task",
+            "idea",
+            "examples",
+            "faq",
+        ),
     ),
     ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "api", "changelog")),
 )

@@ -9,18 +9,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, load, settings
+from imir_detect.cli.terminal import Model, console, load, settings
 from imir_detect.result import Report, cell_text
 
 
 def detect(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A shipped model's name, a folder (saved here, or Hugging Face's), a GGUF file, "
-            "or a name on the hub."
-        ),
-    ],
+    model: Model,
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,

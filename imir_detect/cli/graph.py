@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from imir_detect.cli.terminal import console, load, settings
+from imir_detect.cli.terminal import Model, console, load, settings
 
 
 def graph(
-    model: Annotated[
-        str, typer.Argument(help="A shipped model's name, or a saved model's folder.")
-    ],
+    model: Model,
     nodes: Annotated[int | None, typer.Option(help="Positions to read, from 0.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all candidate edges as JSON.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null's draws.")] = 0,
