@@ -83,6 +83,7 @@ def read(name: str, path: Path) -> Page:
     body = re.sub(
         r'(href|src|srcset)="([^"]+)"', lambda m: _rewrite(m, folder), engine.convert(text)
     )
+    body = body.replace("<pre>", '<pre tabindex="0">')
     body = body.replace("<table>", '<div class="scroll" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>")
     title = re.search(r"^# (.*)$", text, re.MULTILINE)
