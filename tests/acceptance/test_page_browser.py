@@ -133,7 +133,7 @@ def test_choosing_a_circuit_shows_its_heads_and_its_edges_only(
     driver: Any, pages: dict[str, Path]
 ) -> None:
     see(driver, pages["small"])
-    shown = """return [[...document.querySelectorAll('.graph .circuit.in')].map(n =>
+    shown = """return [[...document.querySelectorAll('.graph .circuit.in:not(.labels)')].map(n =>
         n.dataset.circuit), [...document.querySelectorAll('.head.in')].map(n => n.dataset.head)]"""
     assert driver.execute_script(shown) == [["0"], ["L0H0", "L0H1", "L1H0", "L1H1"]]
     click(driver, '.card[data-circuit="1"]')

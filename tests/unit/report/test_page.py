@@ -129,7 +129,7 @@ def test_the_graph_alone_is_an_svg_of_one_circuit(shipped: dict[str, Any]) -> No
     svg = graph_svg(shipped["mixed"][1], circuit=1)
     assert svg.startswith("<svg")
     assert svg.count("<svg") == 1
-    assert 'data-circuit="1"' in svg
+    assert svg.count('data-circuit="1"') == 2  # its edges, and its labels above the heads
     assert 'data-circuit="0"' not in svg
     assert "prefers-color-scheme:dark" in svg
     import xml.etree.ElementTree as ET
