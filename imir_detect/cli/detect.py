@@ -24,9 +24,12 @@ def detect(
     """Detect the circuits of one model and print the report."""
     from imir_detect.pipeline import detect_circuits
 
-    report = detect_circuits(
-        load(model), context=context, seed=seed, verify="ablate" if verify else None
-    )
+    with console.status("reading the model"):
+        loaded = load(model)
+    with console.status("reading its circuits"):
+        report = detect_circuits(
+            loaded, context=context, seed=seed, verify="ablate" if verify else None
+        )
     if settings.quiet:
         print(report.label)
     console.print(escape(str(report)))

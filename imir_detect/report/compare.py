@@ -67,7 +67,7 @@ class Comparison:
     def to_html(self, path: Path | str) -> Path:
         """Write one page: a mosaic of verdicts, strengths in the order given, and the table."""
         path = Path(path)
-        write_atomically(path, _page(self).encode())
+        write_atomically(path, _page(self).encode(errors="backslashreplace"))
         return path
 
 

@@ -99,7 +99,8 @@ def report_page(report: Report, *, name: str = "") -> str:
 def write_page(report: Report, path: Path | str, *, name: str = "") -> Path:
     """Write the page, atomically; returns the path."""
     path = Path(path)
-    write_atomically(path, report_page(report, name=name).encode())
+    # A token can hold half a surrogate pair, which UTF-8 cannot: it is written as its escape.
+    write_atomically(path, report_page(report, name=name).encode(errors="backslashreplace"))
     return path
 
 
