@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from imir_detect.cli.terminal import Model, console, load, settings
-from imir_detect.result import Report, cell_text
+from imir_detect.result import Report
+from imir_detect.table import cell_text
 
 
 def detect(

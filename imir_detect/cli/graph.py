@@ -19,7 +19,7 @@ def graph(
 ) -> None:
     """Read from layer 0 which earlier position each position depends on, with a null."""
     from imir_detect.circuits.causal_graph import recover_causal_graph
-    from imir_detect.result import Table
+    from imir_detect.table import Table
 
     found = recover_causal_graph(load(model), nodes=nodes, seed=seed)
     if settings.quiet:

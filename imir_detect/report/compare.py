@@ -14,7 +14,8 @@ from imir_detect.errors import InvalidArgumentError
 from imir_detect.files import write_atomically
 from imir_detect.report.sentences import SHORT, TITLES, listed
 from imir_detect.report.tables import verdict_table
-from imir_detect.result import Report, Table, cell_text
+from imir_detect.result import Report
+from imir_detect.table import Table, cell_text
 
 MOST_TURNS = 4  # changes of label that are told in words
 SAID = {
