@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from imir_detect._typing import Int, Tensor
@@ -17,7 +19,7 @@ from imir_detect.circuits.relation import Relation, directly_paired
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
 
 
-def find_circuits(probe: Probe, relation: Relation, patterns: Patterns) -> tuple[Circuit, ...]:
+def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> tuple[Circuit, ...]:
     """Every circuit of the grammar that this version looks for, strongest first."""
     found = fixed_place_circuits(probe, patterns)
     in_weights = find_in_weights(probe, relation)
