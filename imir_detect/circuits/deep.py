@@ -193,6 +193,8 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
     held = near_best(
         right.flatten(), place, torch.ones_like(place, dtype=torch.bool), right.shape[1]
     )
+    # Feeders have the role that their own attention gives them, if any.
+    parts = tuple((head, "induction") for head in copiers)
     match = max(sum(max(0.0, v) for v in terms.values()) for terms in shares.values())
     return Circuit(
         kind="induction",
@@ -206,6 +208,7 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
             f"heads are those whose predicted attention exceeds {LOOKS}, feeders bring a tenth of "
             "the key's match"
         ),
+        parts=parts,
     )
 
 

@@ -15,7 +15,9 @@ def test_planted_heads_are_measured_as_planted() -> None:
     assert torch.equal(state, torch.get_rng_state())
     first, _, second, _ = table
     assert first["previous_token"] > 0.99
-    assert second["induction"] > 0.4  # random tokens repeat within a period of a 14-token vocabulary
+    assert (
+        second["induction"] > 0.4
+    )  # random tokens repeat within a period of a 14-token vocabulary
     assert second["induction"] > 3 * first["induction"]
     assert repeated_attention(model, period=99).rows == repeated_attention(model, period=7).rows
 
