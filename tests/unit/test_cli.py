@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from imir_detect.cli import app
+from imir_detect.cli import app, main
 
 runner = CliRunner()
 
@@ -61,3 +61,39 @@ def test_errors_take_one_line_and_exit_code_1(
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr + done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_quiet_leaves_the_label_wherever_it_stands() -> None:
+    for arguments in (["--quiet", "detect", "icl"], ["detect", "icl", "--quiet"]):
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        assert done.output == "icl\n"
+    assert runner.invoke(app, ["detect", "icl"]).output.count("\n") > 5
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "imir_detect", "detect", "no-such", "--debug"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "UnreadableFileError: no model 'no-such'" in done.stderr
+
+
+def test_what_nobody_foresaw_takes_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr("imir_detect.pipeline.detect_circuits", broken)
+    monkeypatch.setattr(sys, "argv", ["imir-detect", "detect", "icl"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    expected = "error: unexpected ZeroDivisionError: division by zero; next step: run it with"
+    assert capsys.readouterr().err == f"{expected} --debug\n"
+
+
+def test_arguments_that_do_not_parse_leave_with_2() -> None:
+    assert runner.invoke(app, ["detect"]).exit_code == 2
+    assert runner.invoke(app, ["detect", "icl", "--contexts", "3"]).exit_code == 2

@@ -1,0 +1,58 @@
+"""`imir-detect detect`: the circuits of one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from imir_detect.cli.terminal import console, load, settings
+from imir_detect.result import Report, cell_text
+
+
+def detect(
+    model: Annotated[
+        str, typer.Argument(help="A shipped model's name, or a saved model's folder.")
+    ],
+    json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
+    context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
+    verify: Annotated[bool, typer.Option(help="Ablate the circuits found, too.")] = False,
+) -> None:
+    """Detect the circuits of one model and print the report."""
+    from imir_detect.pipeline import detect_circuits
+
+    report = detect_circuits(
+        load(model), context=context, seed=seed, verify="ablate" if verify else None
+    )
+    if settings.quiet:
+        print(report.label)
+    console.print(escape(str(report)))
+    for text in report.limits:
+        console.print(f"[dim]  limit: {escape(text)}[/dim]")
+    console.print(_heads(report))
+    if json is not None:
+        console.print(f"report written to {escape(str(report.to_json(json)))}")
+
+
+def _heads(report: Report) -> RichTable:
+    """The head table under short column names, so that it fits a terminal."""
+    table = RichTable(title="heads: predicted attention, read-out, role", title_justify="left")
+    short = {
+        "previous_token": "previous",
+        "duplicate_token": "duplicate",
+        "induction": "induction",
+        "copying": "copies",
+        "suppression": "suppr.",
+        "association": "assoc.",
+        "role": "role",
+    }
+    for name in ("head", *short.values()):
+        table.add_column(name, no_wrap=True)
+    for row in report.heads:
+        entries = (cell_text(row[name]) for name in short)
+        table.add_row(f"L{row['layer']}H{row['head']}", *entries)
+    return table

@@ -1,0 +1,29 @@
+"""`imir-detect tasks`: what models are trained and measured on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The tasks that models are trained and measured on.")
+
+
+@app.callback(invoke_without_command=True)
+def list_tasks(context: typer.Context) -> None:
+    """List the tasks; `tasks show NAME` prints examples, ceiling and circuits of one."""
+    from imir_detect.tasks.show import task_list
+
+    if context.invoked_subcommand is None:
+        print(task_list())
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A task's name.")],
+    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
+) -> None:
+    """Print examples, ceiling, symmetries and circuits of one task."""
+    from imir_detect.tasks.show import show_task
+
+    print(show_task(name, seed=seed))

@@ -1,0 +1,51 @@
+"""What the commands share: the console, the two switches, and how a model is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from typer.core import TyperGroup
+
+from imir_detect.errors import UnreadableFileError
+from imir_detect.zoo import SHIPPED, shipped_folder
+
+SWITCHES = ("--quiet", "--debug")
+
+
+@dataclass
+class Settings:
+    """The switches of this run: `debug` lets errors through, `quiet` leaves results only."""
+
+    debug: bool = False
+    quiet: bool = False
+
+
+settings = Settings()
+console = Console(highlight=False)  # silent under --quiet; results then go through `print`
+
+
+class Group(TyperGroup):
+    """A command group that takes the two switches anywhere in the line, up to a bare `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        switches = [a for a in args[:end] if a in SWITCHES]
+        rest = [a for a in args[:end] if a not in SWITCHES]
+        return super().parse_args(ctx, [*switches, *rest, *args[end:]])
+
+
+def load(name: str) -> Any:
+    """A model by what the user typed: a shipped model's name, or a saved model's folder."""
+    from imir_detect.weights.store import load_model
+
+    folder = shipped_folder(name) if name in SHIPPED else Path(name)
+    if not folder.is_dir():
+        raise UnreadableFileError(
+            f"no model {name!r}",
+            wanted=f"a shipped model ({', '.join(SHIPPED)}) or a saved model's folder",
+            todo="check the name, or train one with `imir-detect train FOLDER`",
+        )
+    return load_model(folder)[0]
