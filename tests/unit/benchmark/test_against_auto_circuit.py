@@ -118,6 +118,6 @@ def test_acdc_removes_the_same_edges_at_the_same_thresholds(reference: dict[str,
     got = acdc_scores(patched(reference, "resample"), stored["taus"], walk)
     target = wanted(stored["scores"])
     stays = torch.isinf(target)
-    assert 0 < int(stays.sum()) < len(EDGES)
+    assert len(target.unique()) >= 4  # the reference tells edges apart
     assert torch.equal(got == 2 * max(stored["taus"]), stays)
     assert torch.allclose(got[~stays], target[~stays].double(), rtol=TOLERANCE)
