@@ -15,6 +15,7 @@ from imir_detect._typing import Float, HeadIndex
 from imir_detect.circuits.probe import at_query
 from imir_detect.coordinates.pathsum import EMBED, Edge, Node, Trace
 from imir_detect.frame.contexts import Contexts
+from imir_detect.weights.forward import Side, finish
 from imir_detect.weights.model import ModelWeights
 
 SHARE = 0.1  # a source counts when it brings at least this share of the positive total
@@ -52,22 +53,36 @@ class ScoreSplit:
         self.layer, self.head = head
         self.target = target
         self.parts = sources(trace, self.layer)
-        factor = trace.inverse_rms[self.layer]
-        whole = sum(self.parts.values(), torch.tensor(0.0)) * factor
-        self._W_Q = weights.W_Q[head] / weights.scale[self.layer]
-        self._query = at_query(whole, contexts) @ self._W_Q
-        self._query = self._query + weights.b_Q[head] / weights.scale[self.layer]
-        self._key = self._key_contrast(whole)
-        self._factor = factor
+        self._factor = trace.inverse_rms[self.layer]
+        whole = sum(self.parts.values(), torch.tensor(0.0)) * self._factor
+        self._query = self._query_rows(whole @ weights.W_Q[head] + weights.b_Q[head], constant=True)
+        self._key = self._key_contrast(whole @ weights.W_K[head] + weights.b_K[head], constant=True)
 
-    def _key_contrast(self, values: Tensor) -> Float[Tensor, "n d_head"]:
+    def _finish(self, side: Side, rows: Tensor, *, constant: bool) -> Float[Tensor, "n pos d_head"]:
+        factor = self.trace.qk_factor(self.layer, side, self.head)
+        finished = finish(
+            self.weights, self.layer, side, rows[:, None], factor, [self.head], constant=constant
+        )
+        return finished[:, 0]
+
+    def _query_rows(self, rows: Tensor, *, constant: bool = False) -> Float[Tensor, "n d_head"]:
+        return at_query(self._finish("Q", rows, constant=constant), self.contexts)
+
+    def _key_contrast(self, rows: Tensor, *, constant: bool = False) -> Float[Tensor, "n d_head"]:
         """Key at the wanted position minus the mean key of the other visible positions."""
-        keys = values @ self.weights.W_K[self.layer, self.head]
-        rows, query = self.contexts.rows, self.contexts.query
+        keys = self._finish("K", rows, constant=constant)
+        index, query = self.contexts.rows, self.contexts.query
         visible = torch.arange(keys.shape[1]) <= query[:, None]
-        wanted = keys[rows, self.target]
+        wanted = keys[index, self.target]
         others = (keys * visible[..., None]).sum(1) - wanted
         return wanted - others / query[:, None]
+
+    def _keys_of(self, node: Node, part: Tensor) -> Tensor:
+        """What a source brings to the keys; the embedding brings the bias, too (under rotation it
+        depends on the place)."""
+        head = (self.layer, self.head)
+        rows = (part * self._factor) @ self.weights.W_K[head]
+        return rows + self.weights.b_K[head] if node == EMBED else rows
 
     def total(self) -> float:
         """The whole contrast: how many nats more the wanted position gets."""
@@ -76,18 +91,17 @@ class ScoreSplit:
     def by_key(self) -> dict[Node, float]:
         """Terms of the sources that the key reads."""
         return {
-            node: float((self._query * self._key_contrast(part * self._factor)).sum(-1).mean())
+            node: float(
+                (self._query * self._key_contrast(self._keys_of(node, part))).sum(-1).mean()
+            )
             for node, part in self.parts.items()
         }
 
     def by_query(self) -> dict[Node, float]:
         """Terms of the sources that the query reads (the query bias aside)."""
+        W_Q = self.weights.W_Q[self.layer, self.head]
         return {
-            node: float(
-                (at_query(part * self._factor, self.contexts) @ self._W_Q * self._key)
-                .sum(-1)
-                .mean()
-            )
+            node: float((self._query_rows((part * self._factor) @ W_Q) * self._key).sum(-1).mean())
             for node, part in self.parts.items()
         }
 
@@ -99,8 +113,11 @@ class ScoreSplit:
         residual = sum(sources(self.trace, feeder[0]).values(), torch.tensor(0.0))
         read = (residual * self.trace.inverse_rms[feeder[0]])[rows, position]
         moved = share[:, None] * (read @ self.weights.W_V[feeder] @ self.weights.W_O[feeder])
-        key = (moved * self._factor[rows, self.target]) @ self.weights.W_K[self.layer, self.head]
-        return float((self._query * key).sum(-1).mean())
+        # The wanted places differ from context to context: rows of zeros stand elsewhere.
+        brought = torch.zeros_like(residual)
+        brought[rows, self.target] = moved * self._factor[rows, self.target]
+        keys = self._finish("K", brought @ self.weights.W_K[self.layer, self.head], constant=False)
+        return float((self._query * keys[rows, self.target]).sum(-1).mean())
 
 
 def composition(split: ScoreSplit, head: HeadIndex) -> set[Edge]:

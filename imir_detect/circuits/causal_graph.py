@@ -258,7 +258,7 @@ def _effect(row: Float[Tensor, " entry"], index: int) -> float:
 
 
 def _check_nodes(weights: ModelWeights, nodes: int | None) -> int:
-    if weights.W_pos is None or not weights.n_ctx:  # rotary and the like
+    if not weights.learned_positions:
         raise UnsupportedModelError(
             "the model has no position embeddings, so no graph on positions stands in its weights",
             wanted="learned positions (W_pos)",

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Bool, Float, Int
-from imir_detect.coordinates.pathsum import attend, inverse_rms, scores
-from imir_detect.errors import InvalidArgumentError
+from imir_detect.errors import InvalidArgumentError, UnsupportedModelError
 from imir_detect.frame.basis import Coefficients, Frame
 from imir_detect.frame.names import Direction
 from imir_detect.frame.relations import selections
 from imir_detect.linalg import ROUNDOFF
+from imir_detect.weights.forward import causal_softmax, inverse_rms, mlp
 from imir_detect.weights.model import ModelWeights
 
 NOTHING_ASKED = -100
@@ -35,6 +35,14 @@ def weights_frame(
             got=f"{weights.vocab_size} input and {weights.vocab_out} output tokens",
             wanted="one vocabulary",
             todo="analyse a model whose output vocabulary is its input vocabulary",
+        )
+    if not (weights.plain and weights.readable):
+        raise UnsupportedModelError(
+            "Algorithm 1 reads plain attention with learned positions only",
+            got="; ".join(weights.notes)
+            or "rotary or other positions, or an MLP that was not read",
+            wanted="learned positions, bilinear scores, MLPs that were read",
+            todo="use detect_circuits, which reads every position kind",
         )
     r = torch.full((weights.vocab_size,), -1) if relation is None else relation
     chosen = selections(r, weights.n_ctx, shifts=shifts, per_class=False)
@@ -172,13 +180,16 @@ class WeightsObjective:
         return self._read(streams[-1], dead)
 
     def _embed(self) -> Tensor:
-        return self.weights.W_E[self.tokens] + self.weights.W_pos[: self.tokens.shape[1]]
+        return self.weights.embed(self.tokens)
 
     def _scores(self, layer: int, x: Tensor, dead: Coefficients) -> Tensor:
-        normed = x * inverse_rms(self.weights, x)
+        normed = x * inverse_rms(self.weights, x, layer)
         found = []
         for head in range(self.weights.n_heads):
-            score = scores(self.weights, layer, head, normed, normed)
+            w = self.weights
+            query = normed @ w.W_Q[layer, head] + w.b_Q[layer, head]
+            key = normed @ w.W_K[layer, head] + w.b_K[layer, head]
+            score = query @ key.transpose(-1, -2) / w.scale[layer]
             c = dead.attention[layer][head]
             if bool(c.any()):
                 reads = self._reads(layer)
@@ -189,18 +200,14 @@ class WeightsObjective:
 
     def _after(self, layer: int, x: Tensor, found: Tensor) -> Tensor:
         w = self.weights
-        normed = x * inverse_rms(w, x)
-        values = attend(found) @ (normed[:, None] @ w.W_V[layer])
+        normed = x * inverse_rms(w, x, layer)
+        values = causal_softmax(found) @ (normed[:, None] @ w.W_V[layer])
         x = x + torch.einsum("bhik,hkd->bid", values, w.W_O[layer]) + w.b_O[layer]
-        mlp = w.mlps[layer]
-        if mlp is None:
-            return x
-        inner = (x * inverse_rms(w, x)) @ mlp.W_in + mlp.b_in
-        return x + mlp.activation(inner) @ mlp.W_out + mlp.b_out
+        return x + mlp(w, layer, x)
 
     def _read(self, x: Tensor, dead: Coefficients) -> Tensor:
         w = self.weights
-        normed = x * inverse_rms(w, x)
+        normed = x * inverse_rms(w, x, w.n_layers)
         embed = self.frame.embedding
         mixed = torch.einsum("sp,smn->pmn", dead.output, self.frame.output_stack)
         gone = torch.einsum("pma,pmn,nb->ab", self._reads(w.n_layers), mixed, embed)
@@ -212,7 +219,7 @@ class WeightsObjective:
         return self._cache[layer]
 
     def _through_paths(self, layer: int, x: Tensor) -> Tensor:
-        normed = x * inverse_rms(self.weights, x)
+        normed = x * inverse_rms(self.weights, x, layer)
         return torch.einsum("bia,pma->bipm", normed, self._reads(layer))
 
     def _asked(self, logits: Tensor) -> tuple[Tensor, Tensor]:

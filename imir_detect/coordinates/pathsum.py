@@ -17,11 +17,21 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
+from imir_detect.weights.forward import (
+    SIDES,
+    Side,
+    attend,
+    finish,
+    inverse_rms,
+    mlp,
+    patterns,
+    post_factor,
+    values,
+)
 from imir_detect.weights.model import ModelWeights
 
 Port = Literal["Q", "K", "V", "out"]
 PORTS: tuple[Port, ...] = ("Q", "K", "V")  # a head's inputs
-FAINT = 100.0
 Node = HeadIndex | Literal["embed", "output"]
 EMBED: Literal["embed"] = "embed"
 OUTPUT: Literal["output"] = "output"
@@ -52,6 +62,9 @@ class Trace:
       layer's bias and MLP.
     - `inverse_rms` (layer + 1)(n, pos, 1): factor of the norm before each layer and the output.
     - `final` (n, pos, d_model): what the output reads, normed.
+    - `qk_factors[layer]`: factors of the query-key norm for queries and for keys (n, head, pos, 1);
+      `post[layer]` (n, pos, d_model): factor of a norm after attention. None where there is none;
+      `written` and `rest` hold what that norm leaves.
     """
 
     attention: tuple[Float[Tensor, "n head pos pos"], ...]
@@ -60,6 +73,8 @@ class Trace:
     rest: tuple[Float[Tensor, "n pos d_model"], ...]
     inverse_rms: tuple[Float[Tensor, "n pos 1"], ...]
     final: Float[Tensor, "n pos d_model"]
+    qk_factors: tuple[tuple[Tensor, Tensor] | None, ...]
+    post: tuple[Float[Tensor, "n pos d_model"] | None, ...]
 
     def select(self, keep: Tensor) -> Trace:
         """The trace of the contexts that a mask or an index keeps."""
@@ -70,51 +85,42 @@ class Trace:
             tuple(r[keep] for r in self.rest),
             tuple(f[keep] for f in self.inverse_rms),
             self.final[keep],
+            tuple(None if f is None else (f[0][keep], f[1][keep]) for f in self.qk_factors),
+            tuple(None if f is None else f[keep] for f in self.post),
         )
 
-
-def inverse_rms(weights: ModelWeights, residual: Tensor) -> Tensor:
-    """1 / sqrt(mean(x^2) + eps) over d_model, or ones where the model has no norm."""
-    if not weights.rms:
-        return torch.ones_like(residual[..., :1])
-    return (residual.pow(2).mean(-1, keepdim=True) + weights.eps).rsqrt()
-
-
-def scores(weights: ModelWeights, layer: int, head: int, q: Tensor, k: Tensor) -> Tensor:
-    """Attention scores (n, pos, pos) of one head from what its query and its key read, normed."""
-    query = q @ weights.W_Q[layer, head] + weights.b_Q[layer, head]
-    key = k @ weights.W_K[layer, head] + weights.b_K[layer, head]
-    return query @ key.transpose(-1, -2) / weights.scale[layer]
-
-
-def attend(score: Float[Tensor, "... pos pos"]) -> Float[Tensor, "... pos pos"]:
-    """Causal softmax. What lies more than `FAINT` nats below the row's best gets exactly zero:
-    it is far below round-off, and denormal numbers would slow every product that follows."""
-    size = score.shape[-1]
-    future = torch.ones(size, size, dtype=torch.bool).triu(1)
-    masked = score.masked_fill(future, float("-inf"))
-    best = masked.amax(-1, keepdim=True)
-    return masked.masked_fill(masked < best - FAINT, float("-inf")).softmax(-1)
+    def qk_factor(self, layer: int, side: Side, head: int) -> Float[Tensor, "n 1 pos 1"] | None:
+        """The factor of one head's query-key norm, or None."""
+        both = self.qk_factors[layer]
+        return None if both is None else both[side == "K"][:, head : head + 1]
 
 
 def sum_paths(weights: ModelWeights, tokens: Int[Tensor, "n pos"]) -> Trace:
-    """Every path summed. Differs from the model's own forward pass by rounding only."""
-    residual = embedded = weights.W_E[tokens] + weights.W_pos[: tokens.shape[1]]
-    attention, written, rest, factors = [], [], [], []
+    """Every path summed. Differs from the model's own forward pass by rounding only.
+
+    Raises UnsupportedModelError where an MLP was not read.
+    """
+    residual = embedded = weights.embed(tokens)
+    attention, written, rest, factors, qk_factors, post = [], [], [], [], [], []
     for layer in range(weights.n_layers):
-        factors.append(inverse_rms(weights, residual))
+        factors.append(inverse_rms(weights, residual, layer))
         x = residual * factors[-1]
-        queries = _by_head(x, weights.W_Q[layer] / weights.scale[layer])
-        queries = queries + (weights.b_Q[layer] / weights.scale[layer])[:, None]
-        keys = _by_head(x, weights.W_K[layer]) + weights.b_K[layer][:, None]
-        attention.append(attend(queries @ keys.transpose(-1, -2)))
-        values = attention[-1] @ _by_head(x, weights.W_V[layer])
-        written.append(torch.einsum("nhpk,hkd->nhpd", values, weights.W_O[layer]))
-        after = residual + written[-1].sum(1) + weights.b_O[layer]
-        extra = weights.b_O[layer].expand_as(residual) + _mlp(weights, layer, after)
-        rest.append(extra)
-        residual = residual + written[-1].sum(1) + extra
-    factors.append(inverse_rms(weights, residual))
+        pattern, f, g = patterns(weights, layer, x)
+        attention.append(pattern)
+        qk_factors.append(None if f is None or g is None else (f, g))
+        outputs = torch.einsum(
+            "nhpk,hkd->nhpd", pattern @ values(weights, layer, x), weights.W_O[layer]
+        )
+        bias = weights.b_O[layer].expand_as(residual)
+        factor = post_factor(weights, layer, outputs.sum(1) + bias)
+        post.append(factor)
+        if factor is not None:
+            outputs, bias = outputs * factor[:, None], bias * factor
+        written.append(outputs)
+        after = residual + outputs.sum(1) + bias
+        rest.append(bias + mlp(weights, layer, residual if weights.parallel else after))
+        residual = residual + outputs.sum(1) + rest[-1]
+    factors.append(inverse_rms(weights, residual, weights.n_layers))
     return Trace(
         tuple(attention),
         tuple(written),
@@ -122,16 +128,9 @@ def sum_paths(weights: ModelWeights, tokens: Int[Tensor, "n pos"]) -> Trace:
         tuple(rest),
         tuple(factors),
         residual * factors[-1],
+        tuple(qk_factors),
+        tuple(post),
     )
-
-
-def _by_head(
-    x: Float[Tensor, "n pos d_model"], W: Float[Tensor, "head d_model d_head"]
-) -> Float[Tensor, "n head pos d_head"]:
-    """x W for every head, as one large product: many small ones are several times slower."""
-    heads, d_model, d_head = W.shape
-    flat = x @ W.transpose(0, 1).reshape(d_model, heads * d_head)
-    return flat.view(*x.shape[:2], heads, d_head).transpose(1, 2)
 
 
 def sum_edges(
@@ -139,8 +138,9 @@ def sum_edges(
 ) -> Trace:
     """Only the paths that `edges` make; norms divide as in `full`, the trace of the whole model.
 
-    Biases are always read. An MLP reads the embedding and earlier MLPs (the direct path, extended
-    through the MLPs), and what it writes counts as part of the embedding's edge.
+    Biases are always read, and so is what positions add to scores. An MLP reads the embedding and
+    earlier MLPs (the direct path, extended through the MLPs), and what it writes counts as part of
+    the embedding's edge.
     """
     connected = {(e.source, e.port, e.target) for e in edges}
     heads = {node for e in edges for node in (e.source, e.target) if not isinstance(node, str)}
@@ -159,25 +159,37 @@ def sum_edges(
         return total * full.inverse_rms[layer]
 
     for layer in range(weights.n_layers):
-        patterns = torch.zeros_like(full.attention[layer])
+        seen = torch.zeros_like(full.attention[layer])
         outputs = torch.zeros_like(full.written[layer])
         for head in range(weights.n_heads):
             node = (layer, head)
             if node not in heads:
                 continue
             q, k, v = (read(node, port, layer) for port in "QKV")
-            patterns[:, head] = attend(scores(weights, layer, head, q, k))
-            values = patterns[:, head] @ (v @ weights.W_V[layer, head])
-            outputs[:, head] = values @ weights.W_O[layer, head]
+            q = q @ weights.W_Q[node] + weights.b_Q[node]
+            k = k @ weights.W_K[node] + weights.b_K[node]
+            f, g = (full.qk_factor(layer, side, head) for side in SIDES)
+            queries = finish(weights, layer, "Q", q[:, None], f, [head])
+            keys = finish(weights, layer, "K", k[:, None], g, [head])
+            seen[:, head] = attend(weights, layer, queries, keys, [head])[:, 0]
+            offered = v @ weights.W_V[node]
+            if weights.b_V is not None:
+                offered = offered + weights.b_V[node]
+            outputs[:, head] = seen[:, head] @ offered @ weights.W_O[node]
+        own = weights.b_O[layer].expand_as(direct)
+        factor = full.post[layer]
+        if factor is not None:
+            outputs, own = outputs * factor[:, None], own * factor
         for head in range(weights.n_heads):
             if (layer, head) in heads:
                 written[(layer, head)] = outputs[:, head]
-        attention.append(patterns)
+        attention.append(seen)
         stacked.append(outputs)
-        bias = bias + weights.b_O[layer]
-        extra = _mlp(weights, layer, direct + bias)
+        before = direct + bias
+        bias = bias + own
+        extra = mlp(weights, layer, before if weights.parallel else direct + bias)
         direct = direct + extra
-        rest.append(weights.b_O[layer] + extra)
+        rest.append(own + extra)
     return Trace(
         tuple(attention),
         tuple(stacked),
@@ -185,12 +197,6 @@ def sum_edges(
         tuple(rest),
         full.inverse_rms,
         read(OUTPUT, "out", weights.n_layers),
+        full.qk_factors,
+        full.post,
     )
-
-
-def _mlp(weights: ModelWeights, layer: int, residual: Tensor) -> Tensor:
-    mlp = weights.mlps[layer]
-    if mlp is None:
-        return torch.zeros_like(residual)
-    x = residual * inverse_rms(weights, residual)
-    return mlp.activation(x @ mlp.W_in + mlp.b_in) @ mlp.W_out + mlp.b_out

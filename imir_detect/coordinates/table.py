@@ -18,6 +18,7 @@ from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.coordinates.effects import ZERO, Reading, read_selection, read_shift
 from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.names import DIRECT, TOKEN_IDENTITY, Path, shift
+from imir_detect.weights.forward import Side, finish
 from imir_detect.weights.model import ModelWeights
 
 SHIFTS = (1, 2, 3)
@@ -89,7 +90,12 @@ class _Reader:
         self.norm = [float(f.mean()) for f in trace.inverse_rms]
         self.X = weights.W_E[tokens]
         self.context = trace.embedded.shape[1]
-        self.position = weights.W_pos[: self.context]
+        # Without a table, what a place is to attention shows on a typical token there.
+        self.position = (
+            weights.W_pos[: self.context]
+            if weights.learned_positions
+            else self.X.mean(0).expand(self.context, -1)
+        )
         count = min(len(tokens), 256)
         self.asked = torch.randperm(len(tokens), generator=generator)[:count]
         shape = (count, max(1, self.context - 1))
@@ -112,13 +118,12 @@ class _Reader:
         for layer, head in w.heads:
             for offset in SHIFTS:
                 yield self._shift(layer, head, offset)
-            query, key = w.W_Q[layer, head] / w.scale[layer], w.W_K[layer, head]
             factor = self.norm[layer]
             rows = {DIRECT: factor * self.X}
             for earlier in self._earlier(layer):
                 rows[Path((earlier,))] = factor * self.carried(Path((earlier,)))
-            A = {path: x @ query for path, x in rows.items()}
-            B = {path: x @ key for path, x in rows.items()}
+            A = {path: self._queries(layer, head, x) for path, x in rows.items()}
+            B = {path: self._keys(layer, head, x) for path, x in rows.items()}
             yield self._match(layer, head, DIRECT, DIRECT, A, B)
             for path in list(rows)[1:]:
                 yield self._match(layer, head, DIRECT, path, A, B)
@@ -128,10 +133,45 @@ class _Reader:
     def _earlier(self, layer: int) -> list[HeadIndex]:
         return [node for node in self.weights.heads if node[0] < layer]
 
+    def _qk_norm(self, layer: int, head: int, side: Side) -> Tensor | None:
+        """The typical factor of the query-key norm: its mean over random contexts."""
+        factor = self.trace.qk_factor(layer, side, head)
+        return None if factor is None else factor.mean().view(1, 1, 1, 1)
+
+    def _keys(self, layer: int, head: int, rows: Tensor) -> Float[Tensor, "tokens d_head"]:
+        """Keys of token rows, position left out."""
+        keys = rows @ self.weights.W_K[layer, head]
+        norm = self.weights.attention[layer].qk_norm
+        factor = self._qk_norm(layer, head, "K")
+        return keys if norm is None or factor is None else keys * factor[0, 0] * norm.key_gain[head]
+
+    def _queries(self, layer: int, head: int, rows: Tensor) -> Float[Tensor, "tokens d_head"]:
+        """Queries of token rows, divided by the scale; rotations averaged over the distances of the
+        context, so that only the token tells."""
+        kind = self.weights.attention[layer]
+        queries = rows @ self.weights.W_Q[layer, head] / self.weights.scale[layer]
+        factor = self._qk_norm(layer, head, "Q")
+        if kind.qk_norm is not None and factor is not None:
+            queries = queries * factor[0, 0] * kind.qk_norm.query_gain[head]
+        if kind.rotary is None:
+            return queries
+        return kind.rotary.mean_turn(queries, torch.arange(1, max(2, self.context)))
+
     def _shift(self, layer: int, head: int, offset: int) -> Coordinate:
-        w, factor = self.weights, self.norm[layer]
-        query = factor * self.position @ w.W_Q[layer, head] + w.b_Q[layer, head]
-        S = query @ (factor * self.position @ w.W_K[layer, head]).T / w.scale[layer]
+        w, kind = self.weights, self.weights.attention[layer]
+        x = self.norm[layer] * self.position
+        rows = {
+            "Q": x @ w.W_Q[layer, head] + w.b_Q[layer, head],
+            "K": x @ w.W_K[layer, head] + w.b_K[layer, head],
+        }
+        query, key = (
+            finish(w, layer, side, rows[side][None, None], self._qk_norm(layer, head, side), [head])
+            for side in ("Q", "K")
+        )
+        S = (query @ key.transpose(-1, -2))[0, 0]
+        if kind.slopes is not None:
+            place = torch.arange(self.context)
+            S = S - kind.slopes[head] * (place[:, None] - place)
         reading = read_shift(S, offset)
         pattern = self.trace.attention[layer][:, head]
         back = pattern.diagonal(-offset, 1, 2) if offset < self.context else pattern.new_zeros(1)

@@ -15,37 +15,77 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from imir_detect._typing import Float, HeadIndex
+from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.errors import InvalidWeightsError
 from imir_detect.linalg import DTYPE
+from imir_detect.weights.attention import Attention
 
 Activation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class MLPWeights:
-    """One MLP layer: activation(x W_in + b_in) W_out + b_out, its norm folded."""
+    """One MLP layer: activation(x W_in + b_in) W_out + b_out, its norm folded.
+
+    With `W_gate` it is (activation(x W_gate + b_gate) * (x W_in + b_in)) W_out + b_out. With
+    `post_gain` the result is divided by its root mean square and multiplied by the gain.
+    """
 
     W_in: Float[Tensor, "d_model d_mlp"]
     b_in: Float[Tensor, " d_mlp"]
     W_out: Float[Tensor, "d_mlp d_model"]
     b_out: Float[Tensor, " d_model"]
     activation: Activation
+    W_gate: Float[Tensor, "d_model d_mlp"] | None = None
+    b_gate: Float[Tensor, " d_mlp"] | None = None
+    post_gain: Float[Tensor, " d_model"] | None = None
+
+    def __call__(self, x: Float[Tensor, "... d_model"], eps: float) -> Float[Tensor, "... d_model"]:
+        """What the layer writes, given the normed residual."""
+        inner = x @ self.W_in + self.b_in
+        if self.W_gate is None:
+            inner = self.activation(inner)
+        else:
+            gate = x @ self.W_gate
+            inner = self.activation(gate if self.b_gate is None else gate + self.b_gate) * inner
+        out = inner @ self.W_out + self.b_out
+        if self.post_gain is None:
+            return out
+        return out * (out.pow(2).mean(-1, keepdim=True) + eps).rsqrt() * self.post_gain
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor with its name."""
+        named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An MLP that is not read; what it does is known from running the model only."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
 class ModelWeights:
     """Weights of a causal transformer, folded; every stage after reading takes nothing else.
 
-    score(i, j) = (x_i W_Q + b_Q)(x_j W_K + b_K)^T / scale, written value x_j W_V W_O, with `x` the
-    residual divided by sqrt(mean(x^2) + eps) where `rms` holds. Value biases are part of b_O, since
-    a row of attention sums to one.
+    score(i, j) = (x_i W_Q + b_Q)(x_j W_K + b_K)^T / scale, and what `Attention` adds to it; written
+    value x_j W_V W_O, with `x` the residual divided by sqrt(mean(x^2) + eps) where `rms` holds.
+    Value biases are part of b_O, since a row of attention sums to one (with sinks it does not, and
+    b_V stands by itself).
 
-    - W_E (vocab, d_model); W_pos (pos, d_model).
-    - W_Q, W_K, W_V (layer, head, d_model, d_head); W_O (layer, head, d_head, d_model).
-    - b_Q, b_K (layer, head, d_head); b_O (layer, d_model).
+    - W_E (vocab, d_model); W_pos (pos, d_model), no rows where positions have no table.
+    - W_Q, W_K, W_V (layer, head, d_model, d_head); W_O (layer, head, d_head, d_model). Grouped
+      queries: a key/value head stands once for every query head that it serves.
+    - b_Q, b_K, b_V (layer, head, d_head); b_O (layer, d_model).
     - W_U (d_model, vocab_out); b_U (vocab_out).
     - scale (layer): divisor of the scores. mlps: one entry a layer, None where it has none.
+    - attention: one entry a layer. context: positions, where W_pos does not tell
+      or has more rows.
+    - rms: norms before heads and MLPs; rms_out: before the output. post_gain (layer, d_model): gain
+      of a norm after attention. parallel: the MLP reads what the heads read. centred: writing
+      weights are centred over d_model (LayerNorm).
     - notes: what reading did (folding, centring), for the report.
 
     Raises InvalidWeightsError where shapes do not fit, a dtype is not float64, or an entry is not
@@ -66,12 +106,23 @@ class ModelWeights:
     scale: Float[Tensor, " layer"]
     rms: bool = False
     eps: float = 1e-5
-    mlps: tuple[MLPWeights | None, ...] = ()
+    mlps: tuple[MLPWeights | Opaque | None, ...] = ()
+    attention: tuple[Attention, ...] = ()
+    context: int = 0
+    rms_out: bool | None = None
+    b_V: Float[Tensor, "layer head d_head"] | None = None
+    post_gain: Float[Tensor, "layer d_model"] | None = None
+    parallel: bool = False
+    centred: bool = False
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.mlps:
-            object.__setattr__(self, "mlps", (None,) * self.n_layers)
+            object.__setattr__(self, "mlps", (None,) * self.W_Q.shape[0])
+        if not self.attention:
+            object.__setattr__(self, "attention", (Attention(),) * self.W_Q.shape[0])
+        if self.rms_out is None:
+            object.__setattr__(self, "rms_out", self.rms)
         _check_shapes(self)
         _check_finite(self)
 
@@ -101,7 +152,19 @@ class ModelWeights:
 
     @property
     def n_ctx(self) -> int:
-        return self.W_pos.shape[0]
+        rows = len(self.W_pos)
+        return min(rows, self.context) if rows and self.context else rows or self.context
+
+    @property
+    def learned_positions(self) -> bool:
+        """Whether positions have a table that is added to the residual stream."""
+        return len(self.W_pos) > 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether attention is bilinear, with learned positions and norms only before reading."""
+        every = all(kind.plain for kind in self.attention)
+        return every and self.learned_positions and self.post_gain is None and not self.parallel
 
     @property
     def same_vocabulary(self) -> bool:
@@ -113,9 +176,19 @@ class ModelWeights:
         return any(mlp is not None for mlp in self.mlps)
 
     @property
+    def readable(self) -> bool:
+        """Whether every MLP was read, so that paths can be summed without running the model."""
+        return not any(isinstance(mlp, Opaque) for mlp in self.mlps)
+
+    @property
     def heads(self) -> Iterator[HeadIndex]:
         """Every (layer, head), in order."""
         return ((layer, head) for layer in range(self.n_layers) for head in range(self.n_heads))
+
+    def embed(self, tokens: Int[Tensor, "... pos"]) -> Float[Tensor, "... pos d_model"]:
+        """Tokens at positions 0, 1, ..., as they enter the residual stream."""
+        rows = self.W_E[tokens]
+        return rows + self.W_pos[: tokens.shape[-1]] if self.learned_positions else rows
 
     def W_OV(self, layer: int, head: int) -> Float[Tensor, "d_model d_model"]:
         """The head's output-value map, dense; for small models and tests."""
@@ -131,6 +204,9 @@ class ModelWeights:
         for name, tensor in self.tensors():
             digest.update(f"{name}{tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().tobytes())
+        for layer, kind in enumerate(self.attention):
+            if not kind.plain:
+                digest.update(f"{layer}:{kind.describe()}".encode())
         return digest.hexdigest()
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
@@ -140,9 +216,12 @@ class ModelWeights:
             if isinstance(value, Tensor):
                 yield entry.name, value
         for layer, mlp in enumerate(self.mlps):
-            if mlp is not None:
-                for name in ("W_in", "b_in", "W_out", "b_out"):
-                    yield f"mlp.{layer}.{name}", getattr(mlp, name)
+            if isinstance(mlp, MLPWeights):
+                for name, tensor in mlp.tensors().items():
+                    yield f"mlp.{layer}.{name}", tensor
+        for layer, kind in enumerate(self.attention):
+            for name, tensor in kind.tensors().items():
+                yield f"attention.{layer}.{name}", tensor
 
 
 def _check_shapes(w: ModelWeights) -> None:
@@ -167,6 +246,10 @@ def _check_shapes(w: ModelWeights) -> None:
         "b_U": (w.W_U.shape[-1],),
         "scale": (layers,),
     }
+    if w.b_V is not None:
+        wanted["b_V"] = (layers, heads, d_head)
+    if w.post_gain is not None:
+        wanted["post_gain"] = (layers, d_model)
     for name, shape in wanted.items():
         if tuple(getattr(w, name).shape) != shape:
             raise InvalidWeightsError(
@@ -175,12 +258,23 @@ def _check_shapes(w: ModelWeights) -> None:
                 wanted=str(shape),
                 todo="check how the weights were stacked",
             )
-    if len(w.mlps) != layers:
+    for name, entries, todo in (
+        ("mlps", w.mlps, "use None where a layer has none"),
+        ("attention", w.attention, "use Attention() for plain attention"),
+    ):
+        if len(entries) != layers:
+            raise InvalidWeightsError(
+                f"{name} needs one entry a layer",
+                got=str(len(entries)),
+                wanted=str(layers),
+                todo=todo,
+            )
+    if w.n_ctx < 1:
         raise InvalidWeightsError(
-            "mlps needs one entry a layer",
-            got=str(len(w.mlps)),
-            wanted=str(layers),
-            todo="use None",
+            "nothing tells how many positions the model has",
+            got="no W_pos and context 0",
+            wanted="a table of positions, or context",
+            todo="set context to the model's n_ctx",
         )
 
 

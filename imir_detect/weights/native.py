@@ -1,4 +1,4 @@
-"""Small native TransformerLens models from a frozen specification.
+"""Small TransformerLens models from a frozen specification, of the library that is installed.
 
 `transformer_lens` is imported inside functions: it takes seconds, which `import imir_detect` must
 not.
@@ -7,12 +7,9 @@ not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from imir_detect.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from transformer_lens import TransformerBridge
 
 Norm = Literal["LN", "RMS", "LNPre", "RMSPre"]
 NORMS: tuple[Norm | None, ...] = (None, "LN", "RMS", "LNPre", "RMSPre")
@@ -23,7 +20,9 @@ class ModelSpec:
     """Architecture of a small model, as `TransformerBridge.boot_native` builds it.
 
     `d_head` defaults to d_model / n_heads; `d_mlp` 0 means attention only; `norm` None, "LN",
-    "RMS", "LNPre" or "RMSPre"; `position` "standard" (learned) or "rotary".
+    "RMS", "LNPre" or "RMSPre"; `position` "standard" (learned) or "rotary"; `rotary_dim` of a
+    head's dimensions turn (default all); `n_kv_heads` key/value heads serve the heads in groups;
+    `cap` soft-caps the scores.
 
     >>> ModelSpec(d_vocab=10, n_ctx=5, d_model=8, n_heads=2).head_width
     4
@@ -39,6 +38,12 @@ class ModelSpec:
     norm: Norm | None = None
     position: Literal["standard", "rotary"] = "standard"
     init_range: float | None = None
+    act_fn: str = "gelu_new"
+    gated: bool = False
+    n_kv_heads: int | None = None
+    rotary_dim: int | None = None
+    rotary_base: float = 10000.0
+    cap: float = -1.0
 
     def __post_init__(self) -> None:
         if self.norm not in NORMS:
@@ -57,24 +62,46 @@ class ModelSpec:
     def head_width(self) -> int:
         return self.d_head or self.d_model // self.n_heads
 
-    def boot(self, seed: int) -> TransformerBridge:
-        """A freshly initialised bridge; the global random state is left alone."""
-        from transformer_lens import TransformerBridge, TransformerBridgeConfig
+    def boot(self, seed: int) -> Any:
+        """A freshly initialised native bridge, or a `HookedTransformer` where the library has no
+        such bridge (2.x); the global random state is left alone."""
+        import torch
+        import transformer_lens
 
-        config = TransformerBridgeConfig(
-            d_model=self.d_model,
-            d_head=self.head_width,
-            n_layers=self.n_layers,
-            n_heads=self.n_heads,
-            n_ctx=self.n_ctx,
-            d_vocab=self.d_vocab,
-            attn_only=self.d_mlp == 0,
-            d_mlp=self.d_mlp or None,
-            act_fn="gelu_new",
-            normalization_type=self.norm,
-            positional_embedding_type=self.position,
-            initializer_range=-1.0 if self.init_range is None else self.init_range,
-            seed=seed,
-            architecture="TransformerLensNative",
-        )
-        return TransformerBridge.boot_native(config)
+        bridge: Any = getattr(transformer_lens, "TransformerBridge", None)
+        settings = self._settings(seed)
+        with torch.random.fork_rng(devices=[]):
+            if hasattr(bridge, "boot_native"):
+                config = transformer_lens.TransformerBridgeConfig(
+                    **settings, rotary_base=self.rotary_base, architecture="TransformerLensNative"
+                )
+                return bridge.boot_native(config)
+            config = transformer_lens.HookedTransformerConfig(
+                **settings,
+                rotary_base=int(self.rotary_base),
+                rotary_adjacent_pairs=True,
+                default_prepend_bos=False,
+            )
+            return transformer_lens.HookedTransformer(config)
+
+    def _settings(self, seed: int) -> dict[str, Any]:
+        """What both generations of the library call by the same names."""
+        return {
+            "d_model": self.d_model,
+            "d_head": self.head_width,
+            "n_layers": self.n_layers,
+            "n_heads": self.n_heads,
+            "n_ctx": self.n_ctx,
+            "d_vocab": self.d_vocab,
+            "attn_only": self.d_mlp == 0,
+            "d_mlp": self.d_mlp or None,
+            "act_fn": self.act_fn,
+            "gated_mlp": self.gated,
+            "normalization_type": self.norm,
+            "positional_embedding_type": self.position,
+            "rotary_dim": self.rotary_dim,
+            "n_key_value_heads": self.n_kv_heads,
+            "attn_scores_soft_cap": self.cap,
+            "initializer_range": -1.0 if self.init_range is None else self.init_range,
+            "seed": seed,
+        }

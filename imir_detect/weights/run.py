@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
+from imir_detect.errors import InvalidArgumentError
+from imir_detect.weights.unwrap import unwrap
+
+
+@contextmanager
+def quietly(model: Any) -> Iterator[torch.device]:
+    """Evaluation mode without gradients, every module's mode put back after; gives the device on
+    which tokens enter."""
+    inner = getattr(model, "original_model", model)  # a bridge does not register all of it
+    parts = {id(part): part for root in (model, inner) for part in root.modules()}
+    training = [part for part in parts.values() if part.training]
+    try:
+        for part in training:
+            part.training = False
+        with torch.no_grad():
+            yield next(iter(model.parameters())).device
+    finally:
+        for part in training:
+            part.training = True
 
 
 def run_logits(
     model: Any, tokens: Int[Tensor, "batch pos"], positions: Int[Tensor, "batch pos"] | None = None
 ) -> Float[Tensor, "batch pos vocab"]:
-    """Logits of a native bridge, on the CPU in float64."""
-    device = next(iter(model.parameters())).device
-    extra = {} if positions is None else {"position_ids": positions.to(device)}
-    with torch.no_grad():
-        return model.original_model(tokens.to(device), **extra).double().cpu()
+    """Logits of a model, on the CPU in float64.
+
+    Raises InvalidArgumentError where positions are given to a model that takes none.
+    """
+    model = unwrap(model)
+    with quietly(model) as device:
+        inner: Any = getattr(model, "original_model", None)
+        native = inner is not None and model.cfg.architecture == "TransformerLensNative"
+        if positions is not None and not native:
+            raise InvalidArgumentError(
+                "this model is run on consecutive positions only",
+                got="a task with random offsets",
+                todo="use a native bridge, or a task with offsets='consecutive'",
+            )
+        if native:
+            extra = {} if positions is None else {"position_ids": positions.to(device)}
+            logits = inner(tokens.to(device), **extra)
+        else:
+            logits = model(tokens.to(device), return_type="logits")
+    return logits.double().cpu()
+
+
+def run_hooks(
+    model: Any, tokens: Int[Tensor, "batch pos"], names: Collection[str]
+) -> tuple[Float[Tensor, "batch pos vocab"], dict[str, Tensor]]:
+    """Logits, and what passes the named hooks (those that the model has), CPU float64."""
+    with quietly(model) as device:
+        wanted = set(names)
+        logits, cache = model.run_with_cache(
+            tokens.to(device), names_filter=lambda name: name in wanted
+        )
+        kept = {name: cache[name].double().cpu() for name in wanted if name in cache}
+    return logits.double().cpu(), kept
 
 
 def run_ablated(
@@ -26,6 +74,7 @@ def run_ablated(
 ) -> Float[Tensor, "batch pos vocab"]:
     """Logits with the heads' outputs replaced by their mean over the batch, place by place
     (mean ablation at `hook_z`, before the output map)."""
+    model = unwrap(model)
     layers = sorted({layer for layer, _ in heads})
 
     def ablate(z: Tensor, hook: Any) -> Tensor:
@@ -37,8 +86,7 @@ def run_ablated(
         split[:, :, index] = split[:, :, index].mean(0, keepdim=True)
         return split.flatten(-2) if flat else split
 
-    device = next(iter(model.parameters())).device
-    with torch.no_grad():
+    with quietly(model) as device:
         logits = model.run_with_hooks(
             tokens.to(device),
             fwd_hooks=[(f"blocks.{layer}.attn.hook_z", ablate) for layer in layers],

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from imir_detect.errors import UnreadableFileError
 from imir_detect.files import write_atomically
+from imir_detect.weights.legacy import to_hooked
 from imir_detect.weights.native import ModelSpec
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def read_card(folder: Path | str) -> dict[str, Any]:
     return card
 
 
-def load_model(folder: Path | str) -> tuple[TransformerBridge, dict[str, Any]]:
+def load_model(folder: Path | str) -> tuple[Any, dict[str, Any]]:
     """A saved model and its card. Refuses a weights file that is not the card's."""
     folder = Path(folder)
     card = read_card(folder)
@@ -116,9 +117,17 @@ def load_model(folder: Path | str) -> tuple[TransformerBridge, dict[str, Any]]:
     return bridge, card
 
 
-def load_parameters(bridge: TransformerBridge, tensors: dict[str, Tensor]) -> None:
-    """Copy tensors into a bridge; every name and shape must be there, and no other."""
-    own = parameters(bridge)
+def load_parameters(model: Any, tensors: dict[str, Tensor]) -> None:
+    """Copy tensors under plain names into a model that `ModelSpec.boot` made: a native bridge, or a
+    `HookedTransformer` of an older library. Every name and shape must be there, and no other."""
+    if hasattr(model, "original_model"):
+        own = parameters(model)
+    else:
+        own = dict(model.named_parameters())
+        heads = model.cfg.n_heads
+        tensors = to_hooked(tensors, heads, model.cfg.n_key_value_heads or heads)
+        # It has biases that a native bridge has not.
+        tensors = {**{n: torch.zeros_like(p) for n, p in own.items() if _optional(n)}, **tensors}
     if set(own) != set(tensors):
         odd = sorted(set(own) ^ set(tensors))
         raise ValueError(f"parameter names differ, first: {odd[:3]}")
@@ -129,3 +138,7 @@ def load_parameters(bridge: TransformerBridge, tensors: dict[str, Tensor]) -> No
                     f"{name} has shape {tuple(tensors[name].shape)}, not {tuple(parameter.shape)}"
                 )
             parameter.copy_(tensors[name])
+
+
+def _optional(name: str) -> bool:
+    return name.endswith((".b_U", ".b_in", ".b_out"))

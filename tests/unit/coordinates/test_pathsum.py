@@ -11,11 +11,11 @@ from imir_detect.coordinates.pathsum import (
     OUTPUT,
     PORTS,
     Edge,
-    attend,
     name_of,
     sum_edges,
     sum_paths,
 )
+from imir_detect.weights.forward import causal_softmax
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
@@ -87,7 +87,7 @@ def test_sources_add_up_to_the_residual(mlp: int) -> None:
 
 
 def test_attention_is_causal_and_faint_scores_are_exactly_zero() -> None:
-    pattern = attend(torch.tensor([[[0.0, 9.0], [500.0, 0.0]]], dtype=torch.float64))
+    pattern = causal_softmax(torch.tensor([[[0.0, 9.0], [500.0, 0.0]]], dtype=torch.float64))
     assert torch.equal(pattern, torch.tensor([[[1.0, 0.0], [1.0, 0.0]]], dtype=torch.float64))
 
 

@@ -95,42 +95,56 @@ class Odd:
     """Something that is no model."""
 
 
-@pytest.mark.parametrize(
-    ("spec", "name"),
-    [({"position": "rotary"}, "rotary or other non-learned positions")],
-)
-def test_features_that_are_not_read_are_named(spec: dict[str, Any], name: str) -> None:
-    with pytest.raises(UnsupportedModelError, match=name):
-        read_weights(ModelSpec(9, 6, d_model=8, n_heads=1, **spec).boot(seed=0))
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "name"),
-    [
-        ("attention_dir", "bidirectional", "bidirectional attention"),
-        ("n_key_value_heads", 1, "grouped-query attention"),
-        ("attn_scores_soft_cap", 20.0, "soft-capped attention scores"),
-        ("output_logits_soft_cap", 20.0, "soft-capped logits"),
-        ("gated_mlp", True, "a gated MLP"),
-        ("act_fn", "solu", "the activation 'solu'"),
-    ],
-)
-def test_settings_that_are_not_read_are_named(setting: str, value: Any, name: str) -> None:
-    model = ModelSpec(9, 6, d_model=8, n_heads=2, d_mlp=8).boot(seed=0)
-    setattr(model.cfg, setting, value)
-    with pytest.raises(UnsupportedModelError, match=name):
+def test_bidirectional_attention_is_refused_by_name() -> None:
+    model = ModelSpec(9, 6, d_model=8, n_heads=2).boot(seed=0)
+    model.cfg.attention_dir = "bidirectional"
+    with pytest.raises(UnsupportedModelError, match="bidirectional attention"):
         read_weights(model)
+
+
+def test_the_modules_win_over_a_configuration_that_says_otherwise() -> None:
+    model = ModelSpec(9, 6, d_model=8, n_heads=2, norm="LN").boot(seed=0)
+    expected = read_weights(model).hash()
+    model.cfg.final_rms = True
+    model.cfg.attn_scores_soft_cap = 20.0
+    assert read_weights(model).hash() == expected
 
 
 def test_blocks_and_final_norm_of_different_kinds_are_refused() -> None:
     model = ModelSpec(9, 6, d_model=8, n_heads=2, norm="LN").boot(seed=0)
-    model.cfg.final_rms = True
+    other = ModelSpec(9, 6, d_model=8, n_heads=2, norm="RMS").boot(seed=0)
+    model.ln_final = other.ln_final
     with pytest.raises(UnsupportedModelError, match="different kinds; got LN and RMS"):
         read_weights(model)
 
 
+def test_a_model_that_does_not_run_gets_one_line() -> None:
+    model = ModelSpec(9, 6, d_model=8, n_heads=2).boot(seed=0)
+    model.original_model.forward = lambda *args, **kwargs: 1 / 0
+    with pytest.raises(UnsupportedModelError, match=r"could not be read; got ZeroDivisionError"):
+        read_weights(model)
+
+
+def test_wrappers_are_taken_off() -> None:
+    model = planted.induction()
+    expected = read_weights(model).hash()
+    assert read_weights(torch.nn.DataParallel(model)).hash() == expected
+    assert read_weights(torch.compile(model)).hash() == expected
+
+
+def test_evaluation_mode_is_put_back() -> None:
+    model = ModelSpec(9, 6, d_model=8, n_heads=2).boot(seed=0)
+    expected = read_weights(model).hash()
+    model.train()
+    assert read_weights(model).hash() == expected
+    assert model.training
+    assert model.blocks[0].attn.training
+
+
 def test_other_kinds_of_model_are_named() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"got Odd.*TransformerBridge.boot_native"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"got test_read.Odd.*wrap it in a TransformerBridge"
+    ):
         read_weights(Odd())
 
 
@@ -146,6 +160,10 @@ def test_shapes_dtypes_and_values_are_checked_when_weights_are_made() -> None:
         replace(weights, W_U=weights.W_U / 0)
     with pytest.raises(InvalidWeightsError, match="mlps needs one entry a layer"):
         replace(weights, mlps=(None,))
+    with pytest.raises(InvalidWeightsError, match="attention needs one entry a layer"):
+        replace(weights, attention=weights.attention[:1])
+    with pytest.raises(InvalidWeightsError, match="how many positions"):
+        replace(weights, W_pos=weights.W_pos[:0], context=0)
     with pytest.raises(InvalidWeightsError, match="wrong number of axes"):
         replace(weights, W_Q=weights.W_Q[0])
 

@@ -1,0 +1,170 @@
+"""One layer's arithmetic on `ModelWeights`: norms, attention, outputs, for every position kind.
+
+Rows carry heads as (n, head, pos, d_head); `heads` names which of the layer's heads they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Float
+from imir_detect.errors import UnsupportedModelError
+from imir_detect.weights.model import ModelWeights, Opaque
+
+FAINT = 100.0  # nats below a row's best from which attention is exactly zero
+Side = Literal["Q", "K"]
+SIDES: tuple[Side, Side] = ("Q", "K")
+
+
+def inverse_rms(
+    weights: ModelWeights, residual: Float[Tensor, "... d_model"], layer: int
+) -> Float[Tensor, "... 1"]:
+    """1 / sqrt(mean(x^2) + eps) before `layer` (n_layers: the output); ones without a norm."""
+    normed = weights.rms_out if layer == weights.n_layers else weights.rms
+    if not normed:
+        return torch.ones_like(residual[..., :1])
+    return (residual.pow(2).mean(-1, keepdim=True) + weights.eps).rsqrt()
+
+
+def project(
+    weights: ModelWeights, layer: int, side: Side, x: Float[Tensor, "n pos d_model"]
+) -> Float[Tensor, "n head pos d_head"]:
+    """Queries or keys of all heads before norm and rotation, biases included. One large product:
+    many small ones are several times slower."""
+    W, b = (weights.W_Q, weights.b_Q) if side == "Q" else (weights.W_K, weights.b_K)
+    return by_head(x, W[layer]) + b[layer][:, None]
+
+
+def by_head(
+    x: Float[Tensor, "n pos d_model"], W: Float[Tensor, "head d_model d_head"]
+) -> Float[Tensor, "n head pos d_head"]:
+    """x W for every head, as one product."""
+    heads, d_model, d_head = W.shape
+    flat = x @ W.transpose(0, 1).reshape(d_model, heads * d_head)
+    return flat.view(*x.shape[:2], heads, d_head).transpose(1, 2)
+
+
+def qk_factor(
+    weights: ModelWeights, layer: int, rows: Float[Tensor, "n head pos d_head"]
+) -> Float[Tensor, "n head pos 1"] | None:
+    """What the query-key norm multiplies these rows of all heads by; None without such a norm."""
+    norm = weights.attention[layer].qk_norm
+    return None if norm is None else norm.factor(rows)
+
+
+def finish(
+    weights: ModelWeights,
+    layer: int,
+    side: Side,
+    rows: Float[Tensor, "n head pos d_head"],
+    factor: Float[Tensor, "n head pos 1"] | None,
+    heads: Sequence[int] | slice = slice(None),
+    *,
+    places: Tensor | None = None,
+    constant: bool = True,
+) -> Float[Tensor, "n head pos d_head"]:
+    """Projected rows as the score multiplies them: normed by `factor`, with what positions add
+    (unless `constant` is false: then the map is linear in the rows), turned; queries divided by the
+    scale. `places` (pos): their positions, by default 0, 1, ..."""
+    kind = weights.attention[layer]
+    if kind.qk_norm is not None and factor is not None:
+        gain = kind.qk_norm.query_gain if side == "Q" else kind.qk_norm.key_gain
+        rows = rows * factor * gain[heads][:, None]
+    if places is None:
+        places = torch.arange(rows.shape[-2])
+    table = kind.query_places if side == "Q" else kind.key_places
+    if table is not None and constant:
+        rows = rows + table[heads][:, places]
+    if kind.rotary is not None:
+        rows = kind.rotary.rotate(rows, places)
+    return rows / weights.scale[layer] if side == "Q" else rows
+
+
+def attend(
+    weights: ModelWeights,
+    layer: int,
+    query: Float[Tensor, "n head pos d_head"],
+    key: Float[Tensor, "n head pos d_head"],
+    heads: Sequence[int] | slice = slice(None),
+) -> Float[Tensor, "n head pos pos"]:
+    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax."""
+    kind = weights.attention[layer]
+    score = query @ key.transpose(-1, -2)
+    if kind.cap is not None:
+        score = kind.cap * (score / kind.cap).tanh()
+    bias = kind.bias(score.shape[-1])
+    score = score + (bias if len(bias) == 1 else bias[heads])
+    return softmax(score, None if kind.sinks is None else kind.sinks[heads])
+
+
+def causal_softmax(score: Float[Tensor, "... pos pos"]) -> Float[Tensor, "... pos pos"]:
+    """Plain causal attention patterns from scores."""
+    size = score.shape[-1]
+    future = torch.ones(size, size, dtype=torch.bool).triu(1)
+    return softmax(score.masked_fill(future, float("-inf")))
+
+
+def softmax(
+    score: Float[Tensor, "... head pos pos"], sinks: Float[Tensor, " head"] | None = None
+) -> Float[Tensor, "... head pos pos"]:
+    """Softmax of masked scores. What lies more than `FAINT` nats below the row's best gets exactly
+    zero: it is far below round-off, and denormal numbers would slow every product that follows."""
+    if sinks is not None:
+        extra = sinks[:, None, None].expand(*score.shape[:-1], 1)
+        score = torch.cat([score, extra], -1)
+    best = score.amax(-1, keepdim=True)
+    pattern = score.masked_fill(score < best - FAINT, float("-inf")).softmax(-1)
+    return pattern if sinks is None else pattern[..., :-1]
+
+
+def patterns(
+    weights: ModelWeights, layer: int, x: Float[Tensor, "n pos d_model"]
+) -> tuple[Float[Tensor, "n head pos pos"], Tensor | None, Tensor | None]:
+    """Attention of all heads that read the normed residual `x`, with the factors of the query-key
+    norm for queries and keys."""
+    q, k = project(weights, layer, "Q", x), project(weights, layer, "K", x)
+    f, g = qk_factor(weights, layer, q), qk_factor(weights, layer, k)
+    query, key = finish(weights, layer, "Q", q, f), finish(weights, layer, "K", k, g)
+    return attend(weights, layer, query, key), f, g
+
+
+def values(
+    weights: ModelWeights, layer: int, x: Float[Tensor, "n pos d_model"]
+) -> Float[Tensor, "n head pos d_head"]:
+    """What every position offers to every head of a layer."""
+    rows = by_head(x, weights.W_V[layer])
+    return rows if weights.b_V is None else rows + weights.b_V[layer][:, None]
+
+
+def post_factor(
+    weights: ModelWeights, layer: int, written: Float[Tensor, "n pos d_model"]
+) -> Float[Tensor, "n pos d_model"] | None:
+    """What a norm after attention multiplies the layer's whole output by; None without one."""
+    if weights.post_gain is None:
+        return None
+    factor = (written.pow(2).mean(-1, keepdim=True) + weights.eps).rsqrt()
+    return factor * weights.post_gain[layer]
+
+
+def mlp(
+    weights: ModelWeights, layer: int, residual: Float[Tensor, "n pos d_model"]
+) -> Float[Tensor, "n pos d_model"]:
+    """What the layer's MLP writes, given the residual that it reads; zeros without one.
+
+    Raises UnsupportedModelError where the MLP was not read.
+    """
+    part = weights.mlps[layer]
+    if part is None:
+        return torch.zeros_like(residual)
+    if isinstance(part, Opaque):
+        raise UnsupportedModelError(
+            f"the MLP of layer {layer} was not read",
+            got=part.reason,
+            wanted="an MLP of two linear maps and a known activation",
+            todo="pass the model itself, so that it can be run",
+        )
+    return part(residual * inverse_rms(weights, residual, layer), weights.eps)

@@ -1,0 +1,242 @@
+"""The reading against the model's own run: what does not reproduce the model is refused.
+
+The model is run on a few random tokens. From the residual stream that it has before each layer, the
+reading must predict its attention and what its heads write; from the last one, its logits. So a
+feature that no reader knows cannot pass unnoticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Float, Int
+from imir_detect.errors import UnsupportedModelError
+from imir_detect.weights.attention import Attention
+from imir_detect.weights.forward import inverse_rms, patterns, post_factor, values
+from imir_detect.weights.mlps import ACTIVATIONS
+from imir_detect.weights.model import MLPWeights, ModelWeights, Opaque
+from imir_detect.weights.run import run_hooks
+
+TOLERANCE = 1e-3  # of attention, and of outputs and logits relative to their largest entry
+ROWS, LENGTH = 2, 24
+
+
+def verified(model: Any, weights: ModelWeights) -> ModelWeights:
+    """The weights, completed by what only the run tells: the scale of embeddings and logits, and
+    how rotary dimensions pair.
+
+    Raises UnsupportedModelError naming what the reading does not reproduce, and by how much.
+    """
+    generator = torch.Generator().manual_seed(0)
+    length = min(weights.n_ctx, LENGTH)
+    tokens = torch.randint(weights.vocab_size, (ROWS, length), generator=generator)
+    run = _Run.of(model, weights, tokens)
+    weights = _embedding(weights, run)
+    weights = _pairing(weights, run)
+    weights = replace(weights, mlps=tuple(_mlp(weights, run, i) for i in range(weights.n_layers)))
+    for layer in range(weights.n_layers):
+        _check("attention", layer, weights, run, run.attention_error(weights, layer))
+        _check("head outputs", layer, weights, run, run.output_error(weights, layer))
+    return _logits(weights, run)
+
+
+class _Run:
+    """What the model did: residuals before each layer and at the end, patterns, outputs."""
+
+    def __init__(
+        self,
+        tokens: Int[Tensor, "n pos"],
+        residual: list[Float[Tensor, "n pos d_model"]],
+        pattern: list[Tensor | None],
+        written: list[Tensor],
+        logits: Tensor,
+        eps: float,
+    ) -> None:
+        self.tokens, self.residual, self.pattern = tokens, residual, pattern
+        self.written, self.logits, self.eps = written, logits, eps
+
+    @staticmethod
+    def of(model: Any, weights: ModelWeights, tokens: Tensor) -> _Run:
+        layers = range(weights.n_layers)
+        logits, cache = run_hooks(
+            model,
+            tokens,
+            [
+                f"blocks.{layer}.{name}"
+                for layer in layers
+                for name in (
+                    "hook_resid_pre",
+                    "attn.hook_pattern",
+                    "hook_attn_out",
+                    "hook_resid_mid",
+                    "hook_resid_post",
+                )
+            ],
+        )
+        precision = next(iter(model.parameters())).dtype
+        before = [cache[f"blocks.{layer}.hook_resid_pre"] for layer in layers]
+        written = []
+        for layer in layers:
+            middle = cache.get(f"blocks.{layer}.hook_resid_mid")
+            if middle is None or weights.parallel:
+                written.append(cache[f"blocks.{layer}.hook_attn_out"])
+            else:
+                written.append(middle - before[layer])
+        return _Run(
+            tokens,
+            [*before, cache[f"blocks.{weights.n_layers - 1}.hook_resid_post"]],
+            [cache.get(f"blocks.{layer}.attn.hook_pattern") for layer in layers],
+            written,
+            logits,
+            torch.finfo(precision).eps,
+        )
+
+    def normed(self, weights: ModelWeights, layer: int) -> Tensor:
+        x = self.residual[layer]
+        if weights.centred:
+            x = x - x.mean(-1, keepdim=True)
+        return x * inverse_rms(weights, x, layer)
+
+    def attention_error(self, weights: ModelWeights, layer: int) -> float:
+        """Largest difference of attention, less what the model's own rounding explains."""
+        seen = self.pattern[layer]
+        if seen is None:
+            return 0.0
+        pattern, _, _ = patterns(weights, layer, self.normed(weights, layer))
+        error = (pattern - seen).abs()
+        half = self.eps > 1e-5
+        return float(error.mean() if half else error.max()) - self._rounding(weights, layer)
+
+    def output_error(self, weights: ModelWeights, layer: int) -> float:
+        """Largest difference of what the heads write together, relative to its largest entry."""
+        x = self.normed(weights, layer)
+        pattern, _, _ = patterns(weights, layer, x)
+        z = pattern @ values(weights, layer, x)
+        total = torch.einsum("nhpk,hkd->npd", z, weights.W_O[layer]) + weights.b_O[layer]
+        factor = post_factor(weights, layer, total)
+        total = total if factor is None else total * factor
+        seen = self.written[layer]
+        if weights.centred:
+            seen = seen - seen.mean(-1, keepdim=True)
+        # What was read off as a difference of residuals carries their rounding.
+        size = float(seen.abs().max()) + 100 * self.eps * float(self.residual[layer].abs().max())
+        error = (total - seen).abs()
+        half = self.eps > 1e-5
+        worst = float(error.mean() if half else error.max()) / max(size, 1e-30)
+        return worst - self._rounding(weights, layer)
+
+    def _rounding(self, weights: ModelWeights, layer: int) -> float:
+        """How far scores of this size are rounded in the model's own precision, in nats."""
+        x = self.normed(weights, layer)
+        q = (x[:, None] @ weights.W_Q[layer]).norm(dim=-1).amax()
+        k = (x[:, None] @ weights.W_K[layer]).norm(dim=-1).amax()
+        return 4 * self.eps * float(q * k / weights.scale[layer])
+
+
+def _check(what: str, layer: int, weights: ModelWeights, run: _Run, error: float) -> None:
+    if not error <= TOLERANCE:
+        features = ", ".join(weights.attention[layer].features()) or "plain attention"
+        raise UnsupportedModelError(
+            f"the {what} of layer {layer} that the weights predict are not the model's",
+            got=f"a difference of {error:.2g} (read as {features})",
+            wanted=f"at most {TOLERANCE}",
+            todo="nothing is guessed: remove hooks that edit the run, or report the model's kind",
+        )
+
+
+def _embedding(weights: ModelWeights, run: _Run) -> ModelWeights:
+    """Embeddings as they enter the residual stream: some families multiply them, and some keep rows
+    of the position table before position 0."""
+    seen = run.residual[0]
+    if weights.centred:
+        seen = seen - seen.mean(-1, keepdim=True)
+    rows = weights.W_E[run.tokens]
+    spare = len(weights.W_pos) - weights.n_ctx if weights.learned_positions else 0
+    best = float("inf")
+    for first in range(spare, -1, -1):
+        W_pos = weights.W_pos[first:]
+        places = W_pos[: rows.shape[1]] if weights.learned_positions else torch.zeros(1)
+        factor = float(((seen - places) * rows).sum() / rows.pow(2).sum().clamp(min=1e-30))
+        for scale in (1.0, factor):
+            if _close(scale * rows + places, seen, run.eps):
+                W_E = weights.W_E if scale == 1.0 else scale * weights.W_E
+                return replace(weights, W_E=W_E, W_pos=W_pos[: weights.n_ctx])
+            best = min(best, float((scale * rows + places - seen).abs().max()))
+    raise UnsupportedModelError(
+        "token and position embeddings are not what enters the first layer",
+        got=f"a difference of {best:.2g}",
+        wanted="their sum",
+        todo="nothing is guessed: this kind of embedding is not read",
+    )
+
+
+def _mlp(weights: ModelWeights, run: _Run, layer: int) -> MLPWeights | Opaque | None:
+    """The layer's MLP with the activation that the model shows; opaque where none does."""
+    part = weights.mlps[layer]
+    if not isinstance(part, MLPWeights):
+        return part
+    before = run.residual[layer] if weights.parallel else run.residual[layer] + run.written[layer]
+    wanted = run.residual[layer + 1] - run.residual[layer] - run.written[layer]
+    if weights.centred:
+        before = before - before.mean(-1, keepdim=True)
+        wanted = wanted - wanted.mean(-1, keepdim=True)
+    x = before * inverse_rms(weights, before, layer)
+    size = float(wanted.abs().max()) + 100 * run.eps * float(before.abs().max())
+    for activation in (part.activation, *ACTIVATIONS.values()):
+        tried = replace(part, activation=activation)
+        if float((tried(x, weights.eps) - wanted).abs().max()) <= (TOLERANCE + 4 * run.eps) * size:
+            return tried
+    return Opaque("an activation or a form that is not known")
+
+
+def _close(a: Tensor, b: Tensor, eps: float) -> bool:
+    size = max(float(b.abs().max()), 1e-30)
+    return float((a - b).abs().max()) <= (TOLERANCE + 4 * eps) * size
+
+
+def _pairing(weights: ModelWeights, run: _Run) -> ModelWeights:
+    """Rotary dimensions pair as neighbours or as halves; no configuration tells both kinds apart,
+    so the pairing is the one that the model's attention shows."""
+
+    def error(kinds: tuple[Attention, ...]) -> float:
+        tried = replace(weights, attention=kinds)
+        turned = [i for i, kind in enumerate(kinds) if kind.rotary is not None]
+        return max(
+            (max(run.attention_error(tried, i), run.output_error(tried, i)) for i in turned),
+            default=0.0,
+        )
+
+    if error(weights.attention) <= TOLERANCE:
+        return weights
+    other = tuple(
+        kind
+        if kind.rotary is None
+        else replace(kind, rotary=replace(kind.rotary, adjacent=not kind.rotary.adjacent))
+        for kind in weights.attention
+    )
+    return replace(weights, attention=other) if error(other) <= TOLERANCE else weights
+
+
+def _logits(weights: ModelWeights, run: _Run) -> ModelWeights:
+    """Logits up to a factor that some families multiply them by, and up to a soft cap."""
+    own = run.normed(weights, weights.n_layers) @ weights.W_U + weights.b_U
+    seen = run.logits - run.logits.mean(-1, keepdim=True)
+    factor = float((seen * own).sum() / own.pow(2).sum().clamp(min=1e-30))
+    for scale in (1.0, factor):
+        if _close(scale * own, seen, run.eps):
+            if scale == 1.0:
+                return weights
+            return replace(weights, W_U=scale * weights.W_U, b_U=scale * weights.b_U)
+    if float((own.argsort(-1) == run.logits.argsort(-1)).double().mean()) > 1 - TOLERANCE:
+        note = "logits pass a monotone map (a soft cap); effects are in nats before it"
+        return replace(weights, notes=(*weights.notes, note))
+    raise UnsupportedModelError(
+        "the logits that the weights predict are not the model's",
+        got=f"a difference of {float((own - seen).abs().max()):.2g}",
+        wanted=f"at most {TOLERANCE} of the largest logit",
+        todo="nothing is guessed: report the model's kind",
+    )
