@@ -26,7 +26,7 @@ from transformer_lens import HookedTransformer, HookedTransformerConfig
 VOCAB, CONTEXT, WIDTH, HEAD = 10, 6, 8, 4
 NAMES = {"plain": None, "layernorm": "LN"}
 STEPS = 6
-TAU_EXPONENTS, TAU_BASES = [-3, -2, -1], [1, 3]
+TAU_EXPONENTS, TAU_BASES = [-3, -2, -1, 0], [1, 3]
 
 
 def make_model(norm: str | None, seed: int) -> HookedTransformer:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float
-from imir_detect.benchmark.graph import head_output, normed
+from imir_detect.benchmark.graph import heads_output, normed
 from imir_detect.benchmark.prompts import Prompts
 from imir_detect.coordinates.pathsum import Trace
 from imir_detect.weights.model import ModelWeights
@@ -39,15 +39,12 @@ def streams_from(
     `replace` says."""
     streams = [embedded]
     for layer in range(weights.n_layers):
-        x = normed(weights, streams[-1])
         if replace and layer in replace:
-            written = replace[layer].sum(0)
+            written = replace[layer]
         else:
-            written = sum(
-                (head_output(weights, layer, head, x, x, x) for head in range(weights.n_heads)),
-                torch.zeros_like(x),
-            )
-        streams.append(streams[-1] + written + weights.b_O[layer])
+            x = normed(weights, streams[-1], layer).expand(weights.n_heads, *embedded.shape)
+            written = heads_output(weights, layer, x, x, x)
+        streams.append(streams[-1] + written.sum(0) + weights.b_O[layer])
     return streams
 
 
@@ -92,7 +89,7 @@ def _backwards(
     (layer, (head, port, n, pos, d_model))."""
     x = prompts.asked(streams[-1]).detach().requires_grad_()
     with torch.enable_grad():
-        logits = normed(weights, x) @ weights.W_U + weights.b_U
+        logits = normed(weights, x, weights.n_layers) @ weights.W_U + weights.b_U
         (slope,) = torch.autograd.grad(metric(logits).mean(), x)
     gradient = torch.zeros_like(streams[-1])
     gradient[torch.arange(len(prompts)), prompts.query] = slope
@@ -107,10 +104,8 @@ def reader_gradients(
     weights: ModelWeights, layer: int, stream: Tensor, gradient: Tensor
 ) -> Float[Tensor, "head port n pos d_model"]:
     """d metric / d input of each of a layer's readers, from the gradient of what heads write."""
-    found = []
-    for head in range(weights.n_heads):
-        inputs = stream.detach().expand(3, *stream.shape).clone().requires_grad_()
-        with torch.enable_grad():
-            written = head_output(weights, layer, head, *normed(weights, inputs))
-            found.append(torch.autograd.grad(written, inputs, gradient)[0])
-    return torch.stack(found)
+    shape = (weights.n_heads, 3, *stream.shape)
+    inputs = stream.detach().expand(shape).clone().requires_grad_()
+    with torch.enable_grad():
+        written = heads_output(weights, layer, *normed(weights, inputs, layer).unbind(1))
+        return torch.autograd.grad(written, inputs, gradient.expand_as(written))[0]

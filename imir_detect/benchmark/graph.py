@@ -25,12 +25,10 @@ from imir_detect.coordinates.pathsum import (
     Edge,
     Node,
     Trace,
-    attend,
-    inverse_rms,
-    scores,
     sum_paths,
 )
 from imir_detect.errors import UnsupportedModelError
+from imir_detect.weights.forward import attend, finish, inverse_rms, qk_factor
 
 if TYPE_CHECKING:
     from imir_detect.models.planted_truth import Ablation
@@ -64,15 +62,15 @@ class PatchedModel:
     - `edges`: their order in every mask. `clean`, `reference` (source, n, pos, d_model).
     - `forwards`: forward passes run so far.
 
-    Raises UnsupportedModelError for models with MLPs: the graph has no node for one.
+    Raises UnsupportedModelError for models with MLPs or a norm after attention.
     """
 
     def __init__(self, weights: ModelWeights, prompts: Prompts, ablation: Ablation) -> None:
-        if weights.has_mlp:
+        if weights.has_mlp or weights.post_gain is not None:
             raise UnsupportedModelError(
-                "the benchmark's graph has no node for an MLP",
-                got="a model with MLPs",
-                wanted="an attention-only model",
+                "the benchmark's graph has heads for nodes, and an edge for each path between them",
+                got="a model with MLPs" if weights.has_mlp else "a norm over what all heads write",
+                wanted="an attention-only model whose heads write by themselves",
                 todo="score attention-only models; detect_circuits reads the others",
             )
         self.weights, self.prompts, self.ablation = weights, prompts, ablation
@@ -122,9 +120,7 @@ class PatchedModel:
         """What the layer's heads write, given what the sources before them wrote."""
         w = self.weights
         inputs = self.read(layer, written, keep.view(w.n_heads, 3, len(written)))
-        return torch.stack(
-            [head_output(w, layer, head, *inputs[head]) for head in range(w.n_heads)]
-        )
+        return heads_output(w, layer, *inputs.unbind(1))
 
     def read(
         self, layer: int, written: Float[Tensor, "source n pos d_model"], keep: Tensor
@@ -133,7 +129,7 @@ class PatchedModel:
         reference = self.reference[: len(written)]
         base = reference.sum(0) + self._bias[layer]
         change = torch.tensordot(keep.to(written.dtype), written - reference, dims=1)
-        return normed(self.weights, base + change)
+        return normed(self.weights, base + change, layer)
 
     def logits(
         self, written: Float[Tensor, "source n pos d_model"], keep: Tensor
@@ -144,17 +140,26 @@ class PatchedModel:
         reference = self.reference[:, rows, self.prompts.query]
         change = torch.tensordot(keep.to(written.dtype), at - reference, dims=1)
         x = reference.sum(0) + self._bias[-1] + change
-        return normed(self.weights, x) @ self.weights.W_U + self.weights.b_U
+        return normed(self.weights, x, self.weights.n_layers) @ self.weights.W_U + self.weights.b_U
 
 
-def normed(weights: ModelWeights, x: Tensor) -> Tensor:
-    """x divided as the model's norm divides it (gains and centring are folded)."""
-    return x * inverse_rms(weights, x)
+def normed(weights: ModelWeights, x: Tensor, layer: int) -> Tensor:
+    """x as the norm before `layer` (n_layers: the output) divides it; gains are folded."""
+    return x * inverse_rms(weights, x, layer)
 
 
-def head_output(
-    weights: ModelWeights, layer: int, head: int, q: Tensor, k: Tensor, v: Tensor
-) -> Float[Tensor, "n pos d_model"]:
-    """What a head writes, from what its three ports read."""
-    pattern = attend(scores(weights, layer, head, q, k))
-    return pattern @ (v @ weights.W_V[layer, head]) @ weights.W_O[layer, head]
+def heads_output(
+    weights: ModelWeights, layer: int, q: Tensor, k: Tensor, v: Tensor
+) -> Float[Tensor, "head n pos d_model"]:
+    """What a layer's heads write, from what their ports read: q, k, v (head, n, pos, d_model)."""
+
+    def rows(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        found = x @ W[layer][:, None]
+        return (found if b is None else found + b[layer][:, None, None]).transpose(0, 1)
+
+    queries = rows(q, weights.W_Q, weights.b_Q)
+    keys = rows(k, weights.W_K, weights.b_K)
+    queries = finish(weights, layer, "Q", queries, qk_factor(weights, layer, queries))
+    keys = finish(weights, layer, "K", keys, qk_factor(weights, layer, keys))
+    seen = attend(weights, layer, queries, keys) @ rows(v, weights.W_V, weights.b_V)
+    return seen.transpose(0, 1) @ weights.W_O[layer][:, None]

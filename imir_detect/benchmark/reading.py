@@ -20,9 +20,10 @@ from torch import Tensor
 from imir_detect._typing import Float, Int
 from imir_detect.benchmark.attribution import residuals
 from imir_detect.benchmark.graph import source_outputs
-from imir_detect.coordinates.pathsum import Trace, attend, scores
+from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.contexts import Contexts
 from imir_detect.models.planted_truth import Ablation
+from imir_detect.weights.forward import SIDES, attend, finish, project, qk_factor, values
 from imir_detect.weights.model import ModelWeights
 
 STEPS = 24  # midpoints of the integral over a softmax
@@ -61,34 +62,34 @@ def edge_effects(
         factor = trace.inverse_rms[layer]
         x = streams[layer] * factor
         ablated = x - sources.sum(0) * factor
-        readers = torch.stack(
-            [_reader_slopes(weights, layer, head, x, ablated, gradient) for head in range(n_heads)]
-        )
-        readers = readers * factor
+        readers = _reader_slopes(weights, layer, x, ablated, gradient) * factor
         parts.insert(0, (readers.flatten(2) @ sources.flatten(1).T).flatten())
         gradient = gradient + readers.sum((0, 1))
     return torch.cat(parts)
 
 
 def _reader_slopes(
-    w: ModelWeights, layer: int, head: int, x: Tensor, ablated: Tensor, gradient: Tensor
-) -> Float[Tensor, "port n pos d_model"]:
-    """Mean slope of a head's contribution in what its query, key and value read."""
-    now = scores(w, layer, head, x, x)
-    pattern = attend(now)
-    back = gradient @ w.W_O[layer, head].T
-    values = x @ w.W_V[layer, head]
-    worth = back @ values.transpose(-1, -2)
+    w: ModelWeights, layer: int, x: Tensor, ablated: Tensor, gradient: Tensor
+) -> Float[Tensor, "head port n pos d_model"]:
+    """Mean slope of what a layer's heads bring, in what their queries, keys and values read."""
+    rows = {side: project(w, layer, side, x) for side in SIDES}
+    starts = {side: project(w, layer, side, ablated) for side in SIDES}
+    factors = {side: qk_factor(w, layer, rows[side]) for side in SIDES}
+    done = {side: finish(w, layer, side, rows[side], factors[side]) for side in SIDES}
+    back = torch.einsum("npd,hkd->nhpk", gradient, w.W_O[layer])
+    worth = back @ values(w, layer, x).transpose(-1, -2)
     slopes = []
-    for port in ("Q", "K"):
-        q, k = (ablated, x) if port == "Q" else (x, ablated)
-        start = scores(w, layer, head, q, k)
-        mean = torch.zeros_like(now)
+    for side in SIDES:
+        total = torch.zeros_like(rows[side])
         for step in range(STEPS):
-            a = attend(start + (step + 0.5) / STEPS * (now - start))
-            mean += a * (worth - (a * worth).sum(-1, keepdim=True))
-        leaf = x.detach().clone().requires_grad_()
-        with torch.enable_grad():
-            score = scores(w, layer, head, *((leaf, x) if port == "Q" else (x, leaf)))
-            slopes.append(torch.autograd.grad(score, leaf, mean / STEPS)[0])
-    return torch.stack([*slopes, pattern.transpose(-1, -2) @ back @ w.W_V[layer, head].T])
+            share = (step + 0.5) / STEPS
+            leaf = (starts[side] + share * (rows[side] - starts[side])).requires_grad_()
+            with torch.enable_grad():
+                moved = {**done, side: finish(w, layer, side, leaf, factors[side])}
+                seen = attend(w, layer, moved["Q"], moved["K"])
+                total += torch.autograd.grad(seen, leaf, worth)[0]
+        W = w.W_Q if side == "Q" else w.W_K
+        slopes.append(torch.einsum("nhpk,hdk->hnpd", total / STEPS, W[layer]))
+    pattern = attend(w, layer, done["Q"], done["K"])
+    slopes.append(torch.einsum("nhpq,nhpk,hdk->hnqd", pattern, back, w.W_V[layer]))
+    return torch.stack(slopes, 1)
