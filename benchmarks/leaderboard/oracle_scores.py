@@ -125,6 +125,7 @@ def main(out: Path) -> None:
             "answer": pairs[:, 0].tolist(),
             "wrong": pairs[:, 1].tolist(),
             "eap": scores_of(patchable, eap),
+            "eap_prune_scores": {module: score.tolist() for module, score in eap.items()},
             "eap_zero": scores_of(patchable, zero),
             "eap_mean": scores_of(patchable, mean),
             "mask_gradients": {"steps": STEPS, "scores": scores_of(patchable, integrated)},

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from imir_detect.cli import demo, detect, tasks, train
+from imir_detect.cli import bench, demo, detect, tasks, train
 from imir_detect.cli.terminal import Group, console, settings
 from imir_detect.errors import ImirError
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(detect.detect)
 app.command()(train.train)
+app.add_typer(bench.app, name="bench")
 app.add_typer(tasks.app, name="tasks")
 
 

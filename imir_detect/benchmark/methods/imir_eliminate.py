@@ -77,7 +77,7 @@ def imir_eliminate(case: Case, *, budget: Budget) -> Scores:
     whole = objective.evaluate(torch.ones(size, dtype=torch.bool))[0]
     none = objective.evaluate(torch.zeros(size, dtype=torch.bool))[0]
     tau = whole + SLACK * max(none - whole, 1e-6)
-    found = eliminate(objective, budget=tau, search=Search(exact_below=60))
+    found = eliminate(objective, budget=tau, search=Search(exact_below=24))
     values = torch.zeros(size, dtype=torch.float64)
     for rank, one in enumerate(found.removed):
         values[one] = rank / size
