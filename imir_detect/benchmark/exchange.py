@@ -54,7 +54,7 @@ def to_mib(
     scores: Float[Tensor, " edge"],
     circuit: Collection[Edge] = (),
 ) -> dict[str, Any]:
-    """The `Graph` JSON of scores; `shape`: layers, heads, d_model; `circuit`: edges in the graph."""
+    """The `Graph` JSON of scores. `shape`: layers, heads, d_model; `circuit`: what is in it."""
     layers, heads, width = shape
     edges = all_edges(layers, heads)
     used = {end for edge in circuit for end in (edge.source, edge.target)} | {EMBED, OUTPUT}

@@ -32,7 +32,7 @@ def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
     """The rows as FOLDER/rows.json and FOLDER/rows.parquet (one column a field)."""
     try:
         import pandas
-        import pyarrow  # type: ignore[import-untyped, unused-ignore]  # noqa: F401
+        import pyarrow  # noqa: F401
     except ImportError as error:
         raise ImirError(
             "tables need pandas and pyarrow",
@@ -135,7 +135,7 @@ def pareto(rows: Iterable[Row]) -> list[Row]:
             and (other["auc"], other["seconds"]) != (point["auc"], point["seconds"])
             for other in points
         )
-    return sorted(points, key=lambda point: point["seconds"])  # type: ignore[arg-type]
+    return sorted(points, key=lambda point: point["seconds"])
 
 
 def heatmap(rows: Iterable[Row]) -> tuple[list[str], list[str], list[list[float | None]]]:

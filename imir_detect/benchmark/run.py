@@ -102,10 +102,10 @@ def _scatter(
         for group in tqdm(groups, disable=not progress, desc="cases"):
             run_case(group, folder)
         return
-    import joblib  # type: ignore[import-untyped, unused-ignore]
+    import joblib
 
     if backend == "ray":
-        from ray.util.joblib import register_ray  # type: ignore[import-not-found, unused-ignore]
+        from ray.util.joblib import register_ray
 
         register_ray()
     context = nullcontext() if backend == "loky" else joblib.parallel_config(backend=backend)
