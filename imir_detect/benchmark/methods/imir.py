@@ -13,10 +13,15 @@ from imir_detect._typing import Int, Tensor
 from imir_detect.benchmark.cases import Case, Question
 from imir_detect.benchmark.contract import Budget, Scores, method
 from imir_detect.benchmark.reading import edge_effects
-from imir_detect.circuits.matched import competitors, observe
-from imir_detect.circuits.probe import Probe, cover
+from imir_detect.circuits.matched import FEWEST
+from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.coordinates.pathsum import Trace, sum_paths
-from imir_detect.frame.contexts import Contexts, all_cells, asking_contexts, distinct_tokens
+from imir_detect.frame.contexts import (
+    Contexts,
+    asking_contexts,
+    distinct_tokens,
+    matching_contexts,
+)
 
 MOST = 64  # positions of a context
 
@@ -64,10 +69,26 @@ def own_contexts(probe: Probe, question: Question) -> tuple[Contexts, Trace, Ten
 
 
 def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tensor, "n m"]]:
+    """Twice as many contexts as are read: the places where the model answers are chosen on them."""
     asked = None if question.asked is None else torch.arange(question.asked)
-    first = observe(probe, question.back, asked, stream=20, n=2 * probe.samples)
-    cells = cover(first.answer_lift, first.contexts, probe.context)
-    if not (cells & all_cells(probe.context, question.back)).any():
-        cells = torch.ones_like(cells)
-    seen = observe(probe, question.back, asked, stream=40, n=probe.samples, cells=cells)
-    return seen.contexts, seen.trace, competitors(seen)
+    drawn = matching_contexts(
+        2 * probe.samples,
+        probe.context,
+        probe.vocabulary,
+        asked=asked,
+        offset=question.back,
+        generator=probe.generator(20),
+    )
+    trace = sum_paths(probe.weights, drawn.tokens)
+    right = answers(probe.weights, trace, drawn)
+    if question.sign < 0:
+        right = torch.ones_like(right)  # what is pushed down is pushed down everywhere
+    cells = cover(right, drawn, probe.context)
+    kept = cells[drawn.query, drawn.match].nonzero()[:, 0][: probe.samples]
+    if len(kept) < FEWEST:
+        kept = torch.arange(probe.samples)
+    contexts, trace = drawn.select(kept), trace.select(kept)
+    visible = torch.arange(probe.context) <= contexts.query[:, None]
+    visible &= contexts.tokens != contexts.wanted[:, None]
+    own = contexts.tokens[contexts.rows, contexts.query][:, None]
+    return contexts, trace, torch.where(visible, contexts.tokens, own)
