@@ -3,7 +3,7 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types wheel clean help
+.PHONY: demo test compat lint types wheel clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/: *[^#]*##/\t/'
@@ -19,6 +19,9 @@ demo: $(VENV)/.ready  ## detect the circuits of the four shipped models
 
 test: $(VENV)/.ready  ## run the tests
 	$(BIN)/python -m pytest
+
+compat: $(VENV)/.ready  ## run the subset for TransformerLens 3.9 and 2.18 in environments of their own
+	tests/compat/run.sh $(BIN)/python
 
 lint: $(VENV)/.ready  ## style (ruff)
 	$(BIN)/ruff check .

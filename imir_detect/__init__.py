@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from imir_detect.tasks import make_task
     from imir_detect.weights.model import ModelWeights
     from imir_detect.weights.read import read_weights
+    from imir_detect.weights.sources import open_model
+    from imir_detect.weights.state import model_from_state_dict
     from imir_detect.weights.store import load_model, save_model
     from imir_detect.zoo import shipped_card, shipped_model
 
@@ -35,6 +37,8 @@ _HOME = {
     "detect_circuits": "pipeline",
     "load_model": "weights.store",
     "make_task": "tasks",
+    "model_from_state_dict": "weights.state",
+    "open_model": "weights.sources",
     "read_weights": "weights.read",
     "save_model": "weights.store",
     "shipped_card": "zoo",
@@ -53,6 +57,8 @@ __all__ = [
     "detect_circuits",
     "load_model",
     "make_task",
+    "model_from_state_dict",
+    "open_model",
     "read_weights",
     "save_model",
     "shipped_card",

@@ -16,6 +16,7 @@ from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation, estimate_relation
 from imir_detect.circuits.verdict import label_probabilities
+from imir_detect.coordinates.profiles import Profile, position_profiles
 from imir_detect.coordinates.table import Coordinate, coordinate_table
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.notes import limits_of, meta_of, warnings_of
@@ -42,7 +43,7 @@ def detect_circuits(
     the share of these on which it gives the right answer by itself and is not overruled by the
     rest of the model. See `Report` for what comes back.
 
-    - model: a native `TransformerBridge` or `ModelWeights`; it comes back untouched.
+    - model: a `TransformerBridge`, a `HookedTransformer` or `ModelWeights`; it comes back untouched.
     - task: a registered name or a Task. Gives R, the vocabulary in use and the context length, and
       is run into `report.measured`. It never changes how label and probabilities are computed.
     - relation: {token: partner}, or a tensor (vocab,) with -1 for none; overrides the task's.
@@ -81,6 +82,7 @@ def detect_circuits(
         circuits=circuits,
         heads=Table.of(Head, heads),
         coordinates=Table.of(Coordinate, coordinates),
+        profiles=Table.of(Profile, position_profiles(patterns.plain)),
         measured=measured,
         limits=limits_of(probe, known),
         warnings=warnings_of(probe, known),

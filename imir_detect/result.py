@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imir_detect.circuits.core import Circuit, Coverage
-from imir_detect.coordinates.pathsum import Edge
+from imir_detect.coordinates.pathsum import Edge, name_of
 from imir_detect.errors import ImirError, InvalidArgumentError, UnreadableFileError
 from imir_detect.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas
+    from rich.table import Table as RichTable
 
 FORMAT = 1
 SENTENCE = {
@@ -87,6 +89,13 @@ class Table(Sequence[dict[str, Any]]):
             ) from error
         return pandas.DataFrame(list(self), columns=list(self.columns))
 
+    def to_json(self, path: Path | str) -> Path:
+        """Write the rows as a strict JSON list of objects, atomically; returns the path."""
+        path = Path(path)
+        text = json.dumps(list(self), allow_nan=False, indent=1) + "\n"
+        write_atomically(path, text.encode())
+        return path
+
     def __str__(self) -> str:
         cells = [self.columns, *([cell_text(v) for v in row] for row in self.rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
@@ -104,6 +113,9 @@ class Table(Sequence[dict[str, Any]]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+NO_PROFILES = Table(("layer", "head", "back", "attention"), ())
+
+
 def cell_text(value: Any) -> str:
     """A table entry as text: two decimals, a dash for none."""
     if value is None:
@@ -116,9 +128,9 @@ class Report:
     """What a model's weights say about its circuits (fields as in the public contract).
 
     `probabilities` sum to 1 and `label` is the most probable; `circuits` are strongest first;
-    `heads` and `coordinates` are tables; `measured` holds behaviour where something was run;
-    `limits` says what was not looked at, `warnings` what is odd about the model, `meta` how the
-    analysis was made.
+    `heads` and `coordinates` are tables, `profiles` is one of mean attention by distance (layer,
+    head, back, attention); `measured` holds behaviour where something was run; `limits` says what
+    was not looked at, `warnings` what is odd about the model, `meta` how the analysis was made.
     """
 
     probabilities: dict[str, float]
@@ -129,6 +141,7 @@ class Report:
     limits: tuple[str, ...]
     warnings: tuple[str, ...]
     meta: dict[str, Any]
+    profiles: Table = NO_PROFILES
 
     @property
     def label(self) -> str:
@@ -152,9 +165,41 @@ class Report:
         share = self.probabilities[self.label]
         return (
             f"<p><b>{html.escape(self.label)}</b> ({share:.2f}): {SENTENCE[self.label]}</p>"
-            f"<ul>{items or '<li>no circuit found</li>'}</ul>{self.heads._repr_html_()}"
+            f"{self._picture()}<ul>{items or '<li>no circuit found</li>'}</ul>"
+            f"{self.heads._repr_html_()}"
             f"<details><summary>limits and warnings</summary><ul>{notes}</ul></details>"
         )
+
+    def _picture(self) -> str:
+        """The strongest circuit's graph as an image of its own, whose style stays inside it; empty
+        where there is no circuit, or no jinja2 to draw it."""
+        try:
+            from imir_detect.report.page import graph_svg
+
+            svg = graph_svg(self) if self.circuits else ""
+        except ImirError:
+            return ""
+        data = base64.b64encode(svg.encode()).decode()
+        source = f"data:image/svg+xml;base64,{data}"
+        said = html.escape(str(self.circuits[0])) if svg else ""
+        return f'<img src="{source}" alt="{said}" style="max-width:100%">' if svg else ""
+
+    def __rich__(self) -> RichTable:
+        """The circuits as a table, under the label, for `rich.print`."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        title = f"{self.label} ({self.probabilities[self.label]:.2f}): {SENTENCE[self.label]}"
+        table = RichTable(title=Text(title), title_justify="left")
+        for name in ("circuit", "heads", "strength", "holds for", "nats"):
+            table.add_column(name)
+        for circuit in self.circuits:
+            effects = ", ".join(f"{unit} {nats:.1f}" for unit, nats in circuit.effects.items())
+            heads = ", ".join(name_of(head) for head in circuit.heads) or "direct path"
+            share = f"{circuit.coverage.share:.0%} of {circuit.coverage.of}"
+            cells = (circuit.kind, heads, f"{circuit.strength:.2f}", share, effects)
+            table.add_row(*map(Text, cells))
+        return table
 
     # -- JSON ---------------------------------------------------------------------------------
 
@@ -167,6 +212,7 @@ class Report:
             "circuits": [asdict(circuit) for circuit in self.circuits],
             "heads": {"columns": self.heads.columns, "rows": self.heads.rows},
             "coordinates": {"columns": self.coordinates.columns, "rows": self.coordinates.rows},
+            "profiles": {"columns": self.profiles.columns, "rows": self.profiles.rows},
             "measured": self.measured,
             "limits": self.limits,
             "warnings": self.warnings,
@@ -179,6 +225,13 @@ class Report:
         text = json.dumps(self.to_dict(), allow_nan=False, indent=1) + "\n"
         write_atomically(path, text.encode())
         return path
+
+    def to_html(self, path: Path | str, *, name: str = "") -> Path:
+        """Write the report as one page that opens offline (needs the extra `report`); returns the
+        path. `name`: what the page calls the model."""
+        from imir_detect.report.page import write_page
+
+        return write_page(self, path, name=name)
 
     @classmethod
     def from_json(cls, path: Path | str) -> Report:
@@ -196,6 +249,7 @@ class Report:
                 limits=tuple(data["limits"]),
                 warnings=tuple(data["warnings"]),
                 meta=data["meta"],
+                profiles=Table(**data["profiles"]) if "profiles" in data else NO_PROFILES,
             )
         except (OSError, ValueError, KeyError, TypeError, ImirError) as error:
             raise UnreadableFileError(

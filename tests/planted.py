@@ -45,7 +45,8 @@ def empty(layers: int = 2, heads: int = 2, **spec: Any) -> Any:
         if "ln" not in name:
             parameter.zero_()
     model.embed.weight[:, S.token] = torch.eye(VOCAB)
-    model.pos_embed.weight[:, S.position] = torch.eye(CONTEXT)
+    if made.position == "standard":
+        model.pos_embed.weight[:, S.position] = torch.eye(CONTEXT)
     model.unembed.weight[:, S.logit] = torch.eye(VOCAB)
     return model
 

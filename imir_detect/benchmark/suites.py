@@ -49,7 +49,7 @@ PLANTED: dict[str, PlantedSpec] = {
 
 SUITES = ("quick", "core", "full")
 QUICK = ("induction", "in-weights-head", "induction-redundant")
-HEADS_TOO = ("induction", "suppression-layernorm", "induction-crowd", "skip-split")
+HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
 
 
 def case_names(suite: str) -> tuple[str, ...]:

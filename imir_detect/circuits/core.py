@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from imir_detect._typing import HeadIndex
 from imir_detect.coordinates.pathsum import OUTPUT, Edge, name_of
-from imir_detect.errors import ImirError
+from imir_detect.errors import ImirError, InvalidArgumentError
+from imir_detect.weights.ablation import Hook, mean_ablation_hooks
+from imir_detect.weights.unwrap import unwrap
 
 Kind = Literal[
     "induction",
@@ -97,6 +101,35 @@ class Circuit:
     def works(self) -> bool:
         """Whether the strength exceeds one half."""
         return self.strength > WORKS
+
+    def hooks(self, n_heads: int | None = None) -> list[Hook]:
+        """The circuit's heads mean-ablated over the batch, for `model.run_with_hooks(tokens,
+        fwd_hooks=circuit.hooks())`. Give `n_heads` for a model with one axis for all heads."""
+        return mean_ablation_hooks(self.heads, n_heads)
+
+    @contextmanager
+    def ablate(self, model: Any) -> Iterator[Any]:
+        """The model with the circuit's heads mean-ablated over each batch that it is given.
+
+        Outside the block the model is as it was, hooks of your own included. A batch of one
+        sequence raises InvalidArgumentError: its mean is itself.
+
+        >>> from imir_detect import detect_circuits, shipped_model
+        >>> model = shipped_model("icl")
+        >>> circuit = detect_circuits(model).circuits[0]
+        >>> with circuit.ablate(model):
+        ...     logits = model(tokens)  # doctest: +SKIP
+        """
+        inner = unwrap(model)
+        if not hasattr(inner, "hooks"):
+            raise InvalidArgumentError(
+                "ablation needs a model that runs",
+                got=type(model).__name__,
+                wanted="a TransformerLens model",
+                todo="pass the model that was analysed",
+            )
+        with inner.hooks(fwd_hooks=self.hooks(inner.cfg.n_heads)):
+            yield model
 
     def __str__(self) -> str:
         heads = ", ".join(name_of(h) for h in self.heads) or "direct path"

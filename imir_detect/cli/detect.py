@@ -15,9 +15,14 @@ from imir_detect.result import Report, cell_text
 
 def detect(
     model: Annotated[
-        str, typer.Argument(help="A shipped model's name, or a saved model's folder.")
+        str,
+        typer.Argument(
+            help="A shipped model's name, a folder (saved here, or Hugging Face's), a GGUF file, "
+            "or a name on the hub."
+        ),
     ],
-    json: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
     verify: Annotated[bool, typer.Option(help="Ablate the circuits found, too.")] = False,
@@ -36,6 +41,8 @@ def detect(
     console.print(_heads(report))
     if json is not None:
         console.print(f"report written to {escape(str(report.to_json(json)))}")
+    if html is not None:
+        console.print(f"page written to {escape(str(report.to_html(html, name=model)))}")
 
 
 def _heads(report: Report) -> RichTable:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from typer.core import TyperGroup
 
-from imir_detect.errors import UnreadableFileError
 from imir_detect.zoo import SHIPPED, shipped_folder
 
 SWITCHES = ("--quiet", "--debug")
@@ -38,14 +36,7 @@ class Group(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """A model by what the user typed: a shipped model's name, or a saved model's folder."""
-    from imir_detect.weights.store import load_model
+    """A model by what the user typed: a shipped model's name, or what `open_model` takes."""
+    from imir_detect.weights.sources import open_model
 
-    folder = shipped_folder(name) if name in SHIPPED else Path(name)
-    if not folder.is_dir():
-        raise UnreadableFileError(
-            f"no model {name!r}",
-            wanted=f"a shipped model ({', '.join(SHIPPED)}) or a saved model's folder",
-            todo="check the name, or train one with `imir-detect train FOLDER`",
-        )
-    return load_model(folder)[0]
+    return open_model(shipped_folder(name) if name in SHIPPED else name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -113,7 +114,12 @@ def _mlp(cfg: Any, block: Any, layer: int) -> tuple[Norm | None, MLPWeights | Op
     ln2 = _norm(block.ln2, cfg, f"the norm of MLP {layer}")
     post = getattr(block, "ln2_post", None)
     gain = None if post is None else _norm(post, cfg, f"the norm after MLP {layer}").gain
-    return ln2, read_mlp(block.mlp, cfg.n_layers, cfg.act_fn, gain)
+    mlp = read_mlp(block.mlp, cfg.n_layers, cfg.act_fn, gain)
+    if isinstance(mlp, MLPWeights) and mlp.W_gate is not None:
+        # This library adds b_in behind the gate.
+        b_out = mlp.b_out + mlp.b_in @ mlp.W_out
+        mlp = replace(mlp, b_in=torch.zeros_like(mlp.b_in), b_out=b_out)
+    return ln2, mlp
 
 
 def _attention(

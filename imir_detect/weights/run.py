@@ -11,6 +11,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.errors import InvalidArgumentError
+from imir_detect.weights.ablation import mean_ablation_hooks
 from imir_detect.weights.unwrap import unwrap
 
 
@@ -75,20 +76,9 @@ def run_ablated(
     """Logits with the heads' outputs replaced by their mean over the batch, place by place
     (mean ablation at `hook_z`, before the output map)."""
     model = unwrap(model)
-    layers = sorted({layer for layer, _ in heads})
-
-    def ablate(z: Tensor, hook: Any) -> Tensor:
-        layer = int(hook.name.split(".")[1])
-        index = [h for at, h in heads if at == layer]
-        flat = z.ndim == 3  # some versions keep the heads in one axis
-        width = z.shape[-1] // model.cfg.n_heads if flat else z.shape[-1]
-        split = z.reshape(*z.shape[:2], model.cfg.n_heads, width).clone()
-        split[:, :, index] = split[:, :, index].mean(0, keepdim=True)
-        return split.flatten(-2) if flat else split
-
     with quietly(model) as device:
         logits = model.run_with_hooks(
             tokens.to(device),
-            fwd_hooks=[(f"blocks.{layer}.attn.hook_z", ablate) for layer in layers],
+            fwd_hooks=mean_ablation_hooks(heads, model.cfg.n_heads),
         )
     return logits.double().cpu()

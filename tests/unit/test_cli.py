@@ -22,6 +22,50 @@ def test_detect_prints_the_circuit_and_writes_the_report(tmp_path: Path) -> None
     assert json.loads(target.read_text())["label"] == "icl"
 
 
+def test_detect_writes_a_page_and_prints_nothing_but_the_label(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = runner.invoke(app, ["detect", "iwl", "--quiet", "--html", str(page)])
+    assert done.output == "iwl\n"
+    assert "Answers from its weights" in page.read_text(encoding="utf-8")
+
+
+def test_compare_tells_saved_reports_apart(tmp_path: Path) -> None:
+    files = []
+    for name in ("none", "iwl"):
+        files.append(str(tmp_path / f"{name}.json"))
+        assert runner.invoke(app, ["detect", name, "--json", files[-1]]).exit_code == 0
+    page, table = tmp_path / "page.html", tmp_path / "table.json"
+    done = runner.invoke(app, ["compare", *files, "--html", str(page), "--json", str(table)])
+    assert done.exit_code == 0, done.output
+    assert "the label goes from none to iwl at iwl" in " ".join(done.output.split())
+    assert [row["label"] for row in json.loads(table.read_text())] == ["none", "iwl"]
+    assert "2 models compared" in page.read_text(encoding="utf-8")
+    assert runner.invoke(app, ["compare", *files, "--quiet"]).output == "none: none\niwl: iwl\n"
+
+
+def test_graph_prints_edges_and_writes_every_candidate(tmp_path: Path) -> None:
+    table = tmp_path / "edges.json"
+    done = runner.invoke(app, ["graph", "mixed", "--nodes", "12", "--json", str(table)])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("causal graph of 12 positions, read from weights: ")
+    rows = json.loads(table.read_text())
+    assert len(rows) == 2 * 11
+    edges = [f"{row['parent']}->{row['child']}" for row in rows if row["edge"]]
+    assert edges
+    quiet = runner.invoke(app, ["graph", "mixed", "--nodes", "12", "--quiet"]).output.split()
+    assert sorted(quiet) == sorted(edges)
+
+
+def test_theory_checks_the_first_theorem(tmp_path: Path) -> None:
+    table = tmp_path / "rows.json"
+    done = runner.invoke(app, ["theory", "confinement", "--json", str(table)])
+    assert done.exit_code == 0, done.output
+    holds, *broken = [row["outside share"] for row in json.loads(table.read_text())]
+    assert holds < 1e-20
+    assert min(broken) > 1e-5
+    assert runner.invoke(app, ["theory"]).exit_code == 2
+
+
 def test_train_saves_a_model_that_detect_reads(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     options = ["--blocks", "2", "--common", "6", "--rare", "6", "--steps", "3"]
@@ -46,7 +90,9 @@ def test_tasks_are_listed_and_shown() -> None:
     ("arguments", "text"),
     [
         (["tasks", "show", "recal"], "error: no such task"),
-        (["detect", "no-such"], "error: no model 'no-such'; wanted a shipped model"),
+        (["detect", "no-such"], "error: no model 'no-such' could be loaded; got"),
+        (["compare", "x.json"], "error: x.json is not a readable report"),
+        (["compare", "x", "x"], "error: a report is given twice; got x; wanted"),
         (["detect", "icl", "--context", "1"], "error: this context does not fit the model"),
         (["train", "x", "--blocks", "0"], "error: these knobs of recall do not fit"),
     ],
@@ -76,7 +122,7 @@ def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
-    assert "UnreadableFileError: no model 'no-such'" in done.stderr
+    assert "UnreadableFileError: no model 'no-such' could be loaded" in done.stderr
 
 
 def test_what_nobody_foresaw_takes_one_line_too(

@@ -104,3 +104,28 @@ def test_tables_become_pandas_and_slices() -> None:
     pandas = pytest.importorskip("pandas")
     assert isinstance(table.to_pandas(), pandas.DataFrame)
     assert list(table.to_pandas()["a"]) == [1, 2]
+
+
+def test_notebooks_get_a_picture_and_terminals_a_table(shipped: dict[str, Any]) -> None:
+    pytest.importorskip("jinja2")
+    assert 'src="data:image/svg+xml;base64,' in shipped["icl"][1]._repr_html_()
+    assert "<style" not in shipped["icl"][1]._repr_html_()  # it would leak into the notebook
+    assert "<img" not in shipped["none"][1]._repr_html_()
+    import io
+
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=160)
+    console.print(shipped["icl"][1])
+    text = console.file.getvalue()
+    assert text.startswith("icl (0.")
+    assert "L0H0, L0H1, L1H0, L1H1" in text
+
+
+def test_a_table_goes_to_strict_json(tmp_path: Path) -> None:
+    table = Table(("a", "b"), [(1, None), (2, 0.5)])
+    written = json.loads(table.to_json(tmp_path / "t.json").read_text())
+    assert written == [{"a": 1, "b": None}, {"a": 2, "b": 0.5}]
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Table(("a",), [(float("nan"),)]).to_json(tmp_path / "n.json")
+    assert not (tmp_path / "n.json").exists()

@@ -1,0 +1,35 @@
+"""Position profiles: how much attention each head gives to "so many tokens back"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imir_detect.coordinates.pathsum import Trace
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One point of a head's profile: mean attention, in [0, 1], to the token `back` before."""
+
+    layer: int
+    head: int
+    back: int
+    attention: float
+
+
+def position_profiles(trace: Trace) -> tuple[Profile, ...]:
+    """The profile of every head: f(back) = mean over i >= back of attention[i, i - back].
+
+    The mean runs over the trace's contexts and over all queries that have such a token; the rows
+    are in order of layer, head, back, with back in 0 .. pos - 1. For a head whose scores depend on
+    distance alone this is its whole positional behaviour; peaks at one distance show a shift unit.
+    Far distances rest on few queries: at back = pos - 1 on the last one only.
+    """
+    rows = []
+    for layer, attention in enumerate(trace.attention):
+        mean = attention.mean(0)
+        for head in range(mean.shape[0]):
+            for back in range(mean.shape[-1]):
+                value = float(mean[head].diagonal(-back).mean())
+                rows.append(Profile(layer, head, back, value))
+    return tuple(rows)

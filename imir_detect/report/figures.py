@@ -1,0 +1,96 @@
+"""Figures by name: a tidy table first, then one of two renderers draws that same table.
+
+figure("roles", report)                          # a plotly figure, for a notebook
+figure("roles", report, backend="matplotlib")    # a matplotlib figure, for a paper
+figure_table("roles", report).to_pandas()        # the data, to draw it yourself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+from imir_detect.errors import ImirError, InvalidArgumentError, UnknownNameError
+from imir_detect.report.compare import Comparison
+from imir_detect.report.tables import graph_edges, profile_table, role_table
+from imir_detect.result import Report, Table
+
+BACKENDS = ("plotly", "matplotlib")
+
+
+def trajectory_table(history: Iterable[Mapping[str, float]]) -> Table:
+    """Numbers over training in long form: step, series, value.
+
+    `history`: rows with "step" and one number a series, such as `CoordinateTracker.history`.
+    """
+    rows = [
+        (row["step"], name, value)
+        for row in history
+        for name, value in row.items()
+        if name != "step"
+    ]
+    return Table(("step", "series", "value"), rows)
+
+
+# What each figure is drawn from, and what it is given: one line a figure.
+TABLES: dict[str, tuple[type, Callable[[Any], Table]]] = {
+    "graph": (Report, graph_edges),
+    "roles": (Report, role_table),
+    "profiles": (Report, profile_table),
+    "mosaic": (Comparison, lambda comparison: comparison.table),
+    "trajectories": (list, trajectory_table),
+}
+
+
+def figure_table(name: str, source: Any) -> Table:
+    """The tidy table behind a figure.
+
+    - name: "graph" (edges of all circuits), "roles" (head x measure), "profiles" (attention by
+      distance) of a Report; "mosaic" of a Comparison; "trajectories" of a tracker's history.
+
+    Raises UnknownNameError for another name, InvalidArgumentError for another source.
+    """
+    if name not in TABLES:
+        raise UnknownNameError(
+            "no such figure", got=repr(name), wanted=", ".join(TABLES), todo="use one"
+        )
+    kind, make = TABLES[name]
+    if not isinstance(source, kind):
+        raise InvalidArgumentError(
+            f"the figure {name!r} is drawn from something else",
+            got=type(source).__name__,
+            wanted=kind.__name__,
+            todo="pass a Report, compare([...]), or a tracker's history",
+        )
+    return make(source)
+
+
+def figure(name: str, source: Any, *, backend: str = "plotly", **options: Any) -> Any:
+    """A figure of `source`: names as in `figure_table`; `graph` also takes `circuit`, its index.
+
+    - backend: "plotly" (hover, notebooks) or "matplotlib" (`savefig` to SVG or PDF).
+
+    Returns a `plotly.graph_objects.Figure` or a `matplotlib.figure.Figure`. Raises as
+    `figure_table` does, and ImirError where the backend is not installed (extra `report`).
+
+    >>> from imir_detect import detect_circuits, shipped_model
+    >>> figure("roles", detect_circuits(shipped_model("icl")), backend="matplotlib")  # doctest: +SKIP
+    """  # noqa: E501
+    table = figure_table(name, source)
+    if backend not in BACKENDS:
+        raise InvalidArgumentError(
+            "no such backend", got=repr(backend), wanted=" or ".join(BACKENDS), todo="use one"
+        )
+    try:
+        import_module(backend)
+    except ImportError as error:
+        raise ImirError(
+            f"this figure needs {backend}",
+            got="no such module",
+            todo="pip install 'imir-detect[report]'",
+        ) from error
+    renderer = import_module(f"imir_detect.report.draw_{backend}")
+    if name == "graph":  # drawn by its layout, which is made from the same table
+        return renderer.graph(source, **options)
+    return getattr(renderer, name)(table, **options)
