@@ -58,7 +58,8 @@ def case_names(suite: str) -> tuple[str, ...]:
         raise UnknownNameError(
             "no such suite", got=repr(suite), wanted=", ".join(SUITES), todo="use one"
         )
-    models = QUICK if suite == "quick" else (*PLANTED, *TRAINED, *SHIPPED_ASKED)
+    shipped = tuple(SHIPPED_ASKED) if suite == "full" else ("shipped-icl",)
+    models = QUICK if suite == "quick" else (*PLANTED, *TRAINED, *shipped)
     names = [f"{model}/{ablation}/edge" for model in models for ablation in ABLATIONS]
     if suite == "core":
         names += [f"{model}/{ablation}/head" for model in HEADS_TOO for ablation in ABLATIONS]
