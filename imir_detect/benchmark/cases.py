@@ -206,7 +206,7 @@ def searched_case(
     *,
     search: Callable[[PatchedModel], Truth],
     source: str,
-    samples: int = 128,
+    samples: int = 64,
     facts: dict[str, Any] | None = None,
 ) -> Case:
     """A case whose truth is searched in the model itself, on prompts that no method sees.

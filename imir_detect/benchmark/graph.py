@@ -96,6 +96,11 @@ class PatchedModel:
         return self.logits(self.clean, torch.ones(self.clean.shape[0]))
 
     @cached_property
+    def right(self) -> Tensor:
+        """Which inputs the whole model gets right."""
+        return self.prompts.right(self.full_logits)
+
+    @cached_property
     def empty_logits(self) -> Float[Tensor, "n vocab"]:
         """Logits with every edge ablated."""
         return self.run(torch.zeros(len(self.edges)))
@@ -133,8 +138,8 @@ class PatchedModel:
 
     def logits(
         self, written: Float[Tensor, "source n pos d_model"], keep: Tensor
-    ) -> Float[Tensor, "n vocab"]:
-        """Logits at the queries from what all sources wrote."""
+    ) -> Float[Tensor, "... n vocab"]:
+        """Logits at the queries from what all sources wrote, for `keep` (..., source)."""
         rows = torch.arange(len(self.prompts))
         at = written[:, rows, self.prompts.query]
         reference = self.reference[:, rows, self.prompts.query]

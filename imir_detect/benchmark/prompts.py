@@ -52,12 +52,13 @@ class Prompts:
         right = logits.gather(1, self.answer[:, None])
         return self.sign * (right - logits.gather(1, self.wrong[:, None]))[:, 0]
 
-    def right(self, logits: Float[Tensor, "n vocab"]) -> Tensor:
+    def right(self, logits: Float[Tensor, "... n vocab"]) -> Tensor:
         """Whether the answer's logit beats every other by more than float32 round-off."""
         signed = self.sign * logits
-        own = signed.gather(1, self.answer[:, None])
-        others = signed.scatter(1, self.answer[:, None], float("-inf")).amax(1, keepdim=True)
-        return (own - others)[:, 0] > 1e-6 * logits.abs().amax(1).clamp(min=1.0)
+        answer = self.answer[:, None].expand(*logits.shape[:-1], 1)
+        own = signed.gather(-1, answer)[..., 0]
+        others = signed.scatter(-1, answer, float("-inf")).amax(-1)
+        return own - others > 1e-6 * logits.abs().amax(-1).clamp(min=1.0)
 
 
 def draw_prompts(task: Task, n: int, *, seed: int, sign: int = 1) -> Prompts:

@@ -24,15 +24,16 @@ KEEPS = 0.95
 LARGEST = 14  # edges: 16,384 subsets
 
 
-def share_kept(model: PatchedModel, logits: Tensor) -> float:
-    """Share of the inputs that the whole model gets right which the circuit gets right too."""
-    right = model.prompts.right(model.full_logits)
-    return float((right & model.prompts.right(logits)).sum()) / max(1, int(right.sum()))
+def shares_kept(model: PatchedModel, logits: Tensor) -> Tensor:
+    """Share of the inputs that the whole model gets right which a circuit gets right too, for
+    logits (..., n, vocab) of circuits."""
+    kept = (model.right & model.prompts.right(logits)).sum(-1)
+    return kept / max(1, int(model.right.sum()))
 
 
 def faithful(model: PatchedModel, keep: Tensor) -> bool:
     """Whether the circuit with these edges is faithful."""
-    return share_kept(model, model.run(keep)) >= KEEPS
+    return bool(shares_kept(model, model.run(keep)) >= KEEPS)
 
 
 def minimal_circuits(model: PatchedModel) -> Truth:
@@ -93,16 +94,20 @@ def _faithful_subsets(model: PatchedModel) -> Iterator[tuple[int, ...]]:
 
     def descend(layer: int, written: Tensor, start: int, chosen: tuple[int, ...]) -> Iterator:
         readers = 3 * weights.n_heads if layer < weights.n_layers else 1
-        size = readers * len(written)
-        for bits in product((0.0, 1.0), repeat=size):
-            taken = (*chosen, *(start + i for i, bit in enumerate(bits) if bit))
-            keep = torch.tensor(bits, dtype=written.dtype)
-            if layer == weights.n_layers:
-                if share_kept(model, model.logits(written, keep)) >= KEEPS:
-                    yield taken
-            else:
-                new = model.layer(layer, written, keep)
-                yield from descend(layer + 1, torch.cat([written, new]), start + size, taken)
+        masks = torch.tensor(list(product((0.0, 1.0), repeat=readers * len(written))))
+        if layer == weights.n_layers:
+            shares = shares_kept(model, model.logits(written, masks))
+            for mask in masks[shares >= KEEPS]:
+                yield chosen + _kept(mask, start)
+            return
+        for mask in masks:
+            new = model.layer(layer, written, mask)
+            after = torch.cat([written, new])
+            yield from descend(layer + 1, after, start + len(mask), chosen + _kept(mask, start))
 
     with torch.no_grad():
         yield from descend(0, model.clean[:1], 0, ())
+
+
+def _kept(mask: Tensor, start: int) -> tuple[int, ...]:
+    return tuple(start + i for i in mask.nonzero()[:, 0].tolist())

@@ -69,7 +69,8 @@ def own_contexts(probe: Probe, question: Question) -> tuple[Contexts, Trace, Ten
 
 
 def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tensor, "n m"]]:
-    """Twice as many contexts as are read: the places where the model answers are chosen on them."""
+    """Contexts at the places where the model answers: these are chosen on 2 n contexts, and at most
+    n / 2 of them are read on."""
     asked = None if question.asked is None else torch.arange(question.asked)
     drawn = matching_contexts(
         2 * probe.samples,
@@ -84,9 +85,10 @@ def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tens
     if question.sign < 0:
         right = torch.ones_like(right)  # what is pushed down is pushed down everywhere
     cells = cover(right, drawn, probe.context)
-    kept = cells[drawn.query, drawn.match].nonzero()[:, 0][: probe.samples]
-    if len(kept) < FEWEST:
-        kept = torch.arange(probe.samples)
+    read = max(FEWEST, probe.samples // 2)
+    kept = cells[drawn.query, drawn.match].nonzero()[:, 0][:read]
+    if len(kept) < min(FEWEST, read):
+        kept = torch.arange(min(read, len(drawn)))
     contexts, trace = drawn.select(kept), trace.select(kept)
     visible = torch.arange(probe.context) <= contexts.query[:, None]
     visible &= contexts.tokens != contexts.wanted[:, None]

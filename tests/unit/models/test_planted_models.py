@@ -10,7 +10,7 @@ from imir_detect import read_weights
 from imir_detect.benchmark.cases import question_of
 from imir_detect.benchmark.graph import PatchedModel
 from imir_detect.benchmark.prompts import draw_prompts
-from imir_detect.benchmark.truth import KEEPS, faithful, minimal_circuits, share_kept
+from imir_detect.benchmark.truth import KEEPS, faithful, minimal_circuits, shares_kept
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.models.planted import FED, KINDS, PlantedSpec, build, jobs, relation_of
 from imir_detect.models.planted_task import PlantedTask
@@ -80,7 +80,7 @@ def test_every_circuit_is_faithful_and_loses_answers_without_any_edge(
     assert faithful(model, keep)
     for index in keep.nonzero()[:, 0].tolist():
         keep[index] = 0.0
-        assert share_kept(model, model.run(keep)) < KEEPS, model.edges[index]
+        assert shares_kept(model, model.run(keep)) < KEEPS, model.edges[index]
         keep[index] = 1.0
 
 
