@@ -14,7 +14,7 @@ from imir_detect.benchmark.contract import Budget, Scores, Support, edges_or_hea
 from imir_detect.benchmark.graph import PatchedModel
 from imir_detect.circuits.eliminate import Search, eliminate
 
-MOST_EDGES = 600
+MOST_EDGES = 150
 SLACK = 0.25  # of the way from the whole model's loss to that of no edge at all
 
 
