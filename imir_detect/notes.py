@@ -11,6 +11,7 @@ import torch
 
 from imir_detect._version import __version__
 from imir_detect.circuits.attending import OFFSETS, SIGNIFICANT
+from imir_detect.circuits.deep import Deep
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import MOST_TOKENS as MOST_RELATED
 from imir_detect.circuits.relation import Relation
@@ -20,8 +21,38 @@ from imir_detect.linalg import ROUNDOFF
 from imir_detect.weights.model import ModelWeights
 
 
-def limits_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
-    """What was not looked at, or only in part."""
+def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]:
+    """What was not looked at in a deep model, or only in part."""
+    w, extended = probe.weights, deep.extended
+    error = 1 / math.sqrt(max(1, deep.right().numel()))
+    limits = [
+        "this model is too deep to sum its paths, or has MLPs that are not read: attention is "
+        f"predicted from weights and extended embeddings of {len(extended.tokens)} sampled tokens, "
+        f"taken from {extended.contexts} random contexts of {extended.context} positions",
+        "what later MLPs make of what heads carry to a match is left out, which weakens predicted "
+        "attention: a head that attends 0.9 can be predicted at 0.4",
+        f"strengths of induction and in-weights circuits come from running the model on "
+        f"{len(deep.top)} random contexts (standard error up to {error / 2:.2f})",
+        "coordinates have no rows for compositions through named heads; key feeders of induction "
+        "heads are named, query and value feeders are not looked for",
+        "k-hop, skip, longer-prefix and backward-retrieval circuits are not looked for",
+        "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
+        _false_positives(w),
+        f"{_calibration(w)}; extrapolated: no model of that split took this route",
+    ]
+    if not relation.estimated:
+        limits.append("the relation given counts only where the sample holds its tokens")
+    if extended.context < w.n_ctx:
+        limits.append(f"positions {extended.context} .. {w.n_ctx - 1} were not looked at")
+    if not w.same_vocabulary:
+        limits.append(
+            "copying, induction and association are undefined: input and output vocabularies differ"
+        )
+    return tuple(limits)
+
+
+def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
+    """What was not looked at, or only in part, where all paths were summed."""
     w = probe.weights
     limits = [
         f"predictions are means over {probe.samples} random contexts of {probe.context} positions "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from imir_detect._typing import Int, Tensor
@@ -19,7 +21,7 @@ MOST_ASKED = 128  # tokens of which it is looked which are answered: more need t
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
 
 
-def find_circuits(probe: Probe, relation: Relation, patterns: Patterns) -> tuple[Circuit, ...]:
+def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> tuple[Circuit, ...]:
     """Every circuit of the grammar that this version looks for, strongest first."""
     found = fixed_place_circuits(probe, patterns)
     in_weights = find_in_weights(probe, relation)

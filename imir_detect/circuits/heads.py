@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,7 +14,8 @@ from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
-from imir_detect.coordinates.table import top_share
+from imir_detect.coordinates.extended import Extended
+from imir_detect.coordinates.table import top_share, within
 
 # The role of the head that ends a circuit without `parts`; what feeds it has none by that.
 ROLE_OF: dict[Kind, str] = {
@@ -43,15 +45,22 @@ class Head:
 
 
 def head_table(
-    probe: Probe, patterns: Patterns, relation: Relation, circuits: Iterable[Circuit]
+    probe: Probe,
+    patterns: Patterns[Any],
+    relation: Relation,
+    circuits: Iterable[Circuit],
+    extended: Extended | None = None,
 ) -> tuple[Head, ...]:
-    """All heads, in order."""
+    """All heads, in order. With `extended`, read-outs are of extended embeddings, among the sampled
+    tokens."""
     weights = probe.weights
     # A head that looks at the earlier copy from a few places only is none that does so.
     named = [
         c
         for c in circuits
-        if c.kind != "duplicate_token" or patterns.behind_copy(c.ends[-1], 0) >= ATTENDS
+        if extended is not None
+        or c.kind != "duplicate_token"
+        or patterns.behind_copy(c.ends[-1], 0) >= ATTENDS
     ]
     roles = _roles(named, weights.heads)
     count = min(len(probe.vocabulary), 512)
@@ -59,13 +68,18 @@ def head_table(
     asked = torch.zeros(weights.vocab_size, dtype=torch.bool)
     asked[probe.vocabulary[order[:count]]] = True
     index = asked.nonzero()[:, 0]
+    partner, B = relation.partner, weights.W_U.T
+    if extended is not None and weights.same_vocabulary:
+        index = torch.arange(len(extended.tokens))
+        partner, B = within(relation.partner, extended.tokens), weights.W_U.T[extended.tokens]
     rows = []
     for layer, head in weights.heads:
         copying = suppression = association = None
         if weights.same_vocabulary:
-            A = weights.W_E @ weights.W_V[layer, head] @ weights.W_O[layer, head]
-            copying, suppression = top_share(A, weights.W_U.T, None, index)
-            association, _ = top_share(A, weights.W_U.T, relation.partner, index)
+            X = weights.W_E if extended is None else extended.own[layer].mean(0)
+            A = X @ weights.W_V[layer, head] @ weights.W_O[layer, head]
+            copying, suppression = top_share(A, B, None, index)
+            association, _ = top_share(A, B, partner, index)
         rows.append(
             Head(
                 layer,
@@ -86,7 +100,8 @@ def _roles(circuits: Iterable[Circuit], heads: Iterable[HeadIndex]) -> dict[Head
     """The part each head plays in the strongest circuit that gives it one. Heads of a working
     induction circuit count by where they look for it, whatever their mean attention is."""
     roles = dict.fromkeys(heads, "none")
-    for circuit in sorted(circuits, key=lambda c: -c.strength):
+    # A head that rests on position 0 when it has nothing to do is known by what else it does.
+    for circuit in sorted(circuits, key=lambda c: (c.kind == "position_sink", -c.strength)):
         parts = dict(circuit.parts)
         if circuit.kind in ROLE_OF:
             parts = dict.fromkeys(circuit.ends, ROLE_OF[circuit.kind])

@@ -65,7 +65,7 @@ class PlantedSpec:
     - `feeder_layer`, `reader_layer`: defaults 0 and the last. `back`: how far `skip` and `offset`
       look.
     - `feeders`: "one"; "split" (even and odd places); "redundant" (two that do the same).
-      `readers`: how many heads do the reader's job, each by itself enough.
+      `readers`: how many heads do the reader's job, each by itself enough; 1 or 2.
     - `triggers`: the circuit answers for that many tokens only (None: all).
     - `distractors`: heads that attend like parts of a circuit and write where nothing reads.
     - `sharpness`: nats by which the right place leads. `gain`: of the last write.
@@ -116,11 +116,13 @@ class PlantedSpec:
         yield not 1 <= self.back <= self.context - 4, "1 <= back <= context - 4"
         yield self.triggers is not None and not 2 <= self.triggers <= self.vocab, "2+ triggers"
         yield self.triggers is not None and not fed, f"triggers only for {', '.join(FED)}"
+        yield self.kind == "in_weights" and self.context == self.vocab, "context < vocab"
         yield self.by_head and self.kind != "in_weights", "by_head for in_weights only"
         needed = self._heads_needed()
         yield max(needed.values(), default=0) > self.heads, f"heads for {needed} a layer"
         room = self.layers * self.heads - sum(needed.values())
         yield self.distractors > room, f"at most {room} distractors"
+        yield self.readers not in (1, 2), "one or two readers"
         yield self.sharpness <= 0 or self.noise < 0, "a positive sharpness, noise of at least 0"
 
     def _heads_needed(self) -> dict[int, int]:
@@ -184,6 +186,9 @@ class Job:
     only: int | None = None
     partner: bool = False  # writes the partner of what it reads
     first: bool = False  # looks at place 0 from everywhere
+
+
+REFERENCE = Job((0, 0), "reader", "token", "found", "token", "logit")
 
 
 def jobs(spec: PlantedSpec) -> tuple[Job, ...]:
@@ -303,7 +308,8 @@ def build(spec: PlantedSpec) -> TransformerBridge:
     for job in jobs(spec):
         for letter, matrix in enumerate(_job_matrices(spec, job, basis, slots, factor)):
             weights[job.head[0], letter, job.head[1]] = matrix
-    weights += _noise(spec, weights, generator)
+    reference = torch.stack(_job_matrices(spec, REFERENCE, basis, slots, factor))
+    weights += _noise(spec, weights, reference, generator)
     weights[:, :2] = weights[:, :2] @ _turns(spec, generator)
     weights[:, 2:] = weights[:, 2:] @ _turns(spec, generator)
     for layer in range(spec.layers):
@@ -350,12 +356,16 @@ def _job_matrices(
     )
 
 
-def _noise(spec: PlantedSpec, weights: Tensor, generator: torch.Generator) -> Tensor:
-    """Gaussian noise on every head, each matrix of the norm `noise` x the planted ones' mean."""
+def _noise(
+    spec: PlantedSpec, weights: Tensor, reference: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Gaussian noise on every head, each matrix of the norm `noise` x the planted ones' mean (where
+    nothing is planted: that of `reference`)."""
     drawn = torch.randn(weights.shape, generator=generator)
     norms = weights.flatten(3).norm(dim=3)  # (layer, letter, head)
     planted = norms > 0
     typical = (norms * planted).sum((0, 2)) / planted.sum((0, 2)).clamp(min=1)
+    typical = torch.where(planted.any(2).any(0), typical, reference.flatten(1).norm(dim=1))
     unit = drawn / drawn.flatten(3).norm(dim=3)[..., None, None]
     return spec.noise * typical[None, :, None, None, None] * unit
 

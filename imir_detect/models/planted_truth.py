@@ -5,7 +5,10 @@ that the port reads reaches the logits, and when the ablation takes it away. Zer
 everything. Mean ablation (over tokens, place by place) and resample ablation (another sequence of
 the same positions) leave what depends on the position alone; so an edge that carries nothing else
 is no part of a circuit then. Every circuit is minimal: without any one edge some answer is lost.
-Redundant heads give several; their union is what takes part, their intersection is necessary.
+Redundant heads give several under zero and mean ablation; their union is what takes part, their
+intersection is necessary. Under resample ablation a redundant head that is left out does not fall
+silent: it speaks for another sequence and cancels its twin, so both are needed. Where two readers
+read two such feeders, one of the four links may still go: one reader halved, the other whole.
 """
 
 from __future__ import annotations
@@ -71,9 +74,22 @@ def truth_of(spec: PlantedSpec, ablation: Ablation) -> Truth:
     by_role: dict[str, list[Job]] = {}
     for job in circuit:
         by_role.setdefault(job.role, []).append(job)
-    ways = product(*by_role.values())
-    found = [_edges(way, ablation) for way in ways]
+    if ablation == "resample":
+        found = _all_needed(circuit)
+    else:
+        found = [_edges(way, ablation) for way in product(*by_role.values())]
     return Truth(tuple(found), _units(spec, circuit, ablation))
+
+
+def _all_needed(circuit: list[Job]) -> list[frozenset[Edge]]:
+    """Minimal circuits under resample ablation (of at most two readers)."""
+    whole = _edges(tuple(circuit), "resample")
+    twins = [job.head for job in circuit if job.role == "feeder"]
+    readers = [job.head for job in circuit if job.role == "reader"]
+    if len(twins) < 2 or len(readers) < 2:
+        return [whole]
+    links = sorted(e for e in whole if e.source in twins and e.target in readers)
+    return [whole - {link} for link in links]
 
 
 def _edges(way: tuple[Job, ...], ablation: Ablation) -> frozenset[Edge]:
