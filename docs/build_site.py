@@ -37,6 +37,7 @@ NAV = (
         ),
     ),
     ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "api", "changelog")),
+    ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
 )
 SOURCES = {
     "index": ROOT / "README.md",

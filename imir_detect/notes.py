@@ -15,6 +15,7 @@ from imir_detect.circuits.deep import Deep
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import MOST_TOKENS as MOST_RELATED
 from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.verdict import outside_training, shipped_fit
 from imir_detect.coordinates.table import MOST_TOKENS as MOST_READ
 from imir_detect.linalg import ROUNDOFF
 from imir_detect.weights.model import ModelWeights
@@ -37,6 +38,7 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
         "k-hop, skip, longer-prefix and backward-retrieval circuits are not looked for",
         "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
         _false_positives(w),
+        f"{_calibration(w)}; extrapolated: no model of that split took this route",
     ]
     if not relation.estimated:
         limits.append("the relation given counts only where the sample holds its tokens")
@@ -59,7 +61,7 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
         "predictions and have no coordinate of their own",
         "k-hop, longer-prefix and backward-retrieval circuits are not looked for",
         _false_positives(w),
-        "probabilities are a monotone function of predicted strength, not yet calibrated on a zoo",
+        _calibration(w),
     ]
     if probe.context < w.n_ctx:
         limits.append(f"positions {probe.context} .. {w.n_ctx - 1} were not looked at")
@@ -84,6 +86,28 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
     if len(probe.vocabulary) < w.vocab_size:
         limits.append(f"tokens {len(probe.vocabulary)} .. {w.vocab_size - 1} are not the task's")
     return tuple(limits)
+
+
+def _calibration(w: ModelWeights) -> str:
+    split = shipped_fit().split
+    text = f"probabilities are calibrated on {split['models']} small trained models"
+    outside = outside_training(shape_of(w))
+    return f"{text}; this one lies outside their range: {', '.join(outside)}" if outside else text
+
+
+def shape_of(w: ModelWeights) -> dict[str, Any]:
+    """Size and kind of a model, in plain JSON types."""
+    return {
+        "layers": w.n_layers,
+        "heads": w.n_heads,
+        "d_model": w.d_model,
+        "d_head": w.d_head,
+        "vocabulary": w.vocab_size,
+        "n_ctx": w.n_ctx,
+        "norm": "rms" if w.rms else "none",
+        "mlp": w.has_mlp,
+        "position_table": len(w.W_pos) > 0,
+    }
 
 
 def _false_positives(w: ModelWeights) -> str:
@@ -135,18 +159,11 @@ def meta_of(probe: Probe, relation: Relation) -> dict[str, Any]:
         "samples": probe.samples,
         "context": probe.context,
         "tolerance": ROUNDOFF,
-        "calibrated": False,
+        "calibrated": True,
+        "calibration": shipped_fit().split,
+        "extrapolated": outside_training(shape_of(w)),
         "model_hash": w.hash(),
-        "model": {
-            "layers": w.n_layers,
-            "heads": w.n_heads,
-            "d_model": w.d_model,
-            "d_head": w.d_head,
-            "vocabulary": w.vocab_size,
-            "n_ctx": w.n_ctx,
-            "norm": "rms" if w.rms else "none",
-            "mlp": w.has_mlp,
-        },
+        "model": shape_of(w),
         "reading": list(w.notes),
         "relation": {
             "source": "estimated" if relation.estimated else "given",

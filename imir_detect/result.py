@@ -54,8 +54,14 @@ class Report:
         """The most probable of "icl", "iwl", "mixed", "none"."""
         return max(self.probabilities, key=lambda name: self.probabilities[name])
 
+    @property
+    def _chance(self) -> str:
+        """The label's probability; marked where the model lies outside the calibration's range."""
+        mark = ", extrapolated" if self.meta.get("extrapolated") else ""
+        return f"{self.probabilities[self.label]:.2f}{mark}"
+
     def __str__(self) -> str:
-        lines = [f"{self.label} ({self.probabilities[self.label]:.2f}): {SENTENCE[self.label]}"]
+        lines = [f"{self.label} ({self._chance}): {SENTENCE[self.label]}"]
         lines += [f"  {circuit}" for circuit in self.circuits] or ["  no circuit found"]
         if self.measured:
             lines.append("measured: " + _flat(self.measured))
@@ -68,9 +74,8 @@ class Report:
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{html.escape(str(c))}</li>" for c in self.circuits)
         notes = "".join(f"<li>{html.escape(t)}</li>" for t in (*self.warnings, *self.limits))
-        share = self.probabilities[self.label]
         return (
-            f"<p><b>{html.escape(self.label)}</b> ({share:.2f}): {SENTENCE[self.label]}</p>"
+            f"<p><b>{html.escape(self.label)}</b> ({self._chance}): {SENTENCE[self.label]}</p>"
             f"{self._picture()}<ul>{items or '<li>no circuit found</li>'}</ul>"
             f"{self.heads._repr_html_()}"
             f"<details><summary>limits and warnings</summary><ul>{notes}</ul></details>"
@@ -179,6 +184,7 @@ def _circuit(entry: dict[str, Any]) -> Circuit:
         strength=entry["strength"],
         coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
         note=entry["note"],
+        parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
     )
 
 

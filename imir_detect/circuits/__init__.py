@@ -38,7 +38,9 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
         # Choosing places takes more contexts than judging them.
         first = observe(probe, offset, asked, stream=20 + offset, n=2 * probe.samples)
         circuit = answering_circuit(probe, first, asked)
-        taken = set() if circuit is None else set(circuit.ends)
+        # A head whose circuit hardly answers may still be one that matches and copies nothing.
+        answers = circuit is not None and circuit.strength >= ATTENDS
+        taken = set(circuit.ends) if circuit is not None and answers else set()
         found += [] if circuit is None else [circuit]
         second = observe(probe, offset, asked, stream=30 + offset, n=probe.samples)
         found += matching_circuits(probe, first, second, taken)

@@ -7,13 +7,14 @@ out is known from running the model on random contexts that repeat.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
-from imir_detect.circuits.attending import fixed_place_circuits
+from imir_detect.circuits.attending import SIGNIFICANT, fixed_place_circuits
 from imir_detect.circuits.attribution import leading
 from imir_detect.circuits.core import Circuit, Coverage, Kind
 from imir_detect.circuits.patterns import Patterns
@@ -135,11 +136,11 @@ def _matching(deep: Deep) -> list[Circuit]:
         if same > max(LOOKS, behind):
             found.append(_single("duplicate_token", head, {}, same, "attends to the earlier copy"))
         elif behind > LOOKS:
-            margin = _copies(deep, head)
-            if margin is None or margin == 0:
-                note = "attends like an induction head"
+            margin, z = _copies(deep, head)
+            if abs(z) < SIGNIFICANT:
+                note = "attends like an induction head and copies nothing to the logits directly"
                 found.append(_single("prefix_match", head, {}, behind, note))
-            elif margin > 0:
+            elif z > 0:
                 copiers[head] = margin
             else:
                 note = "attends like an induction head and pushes the attended token down"
@@ -163,17 +164,19 @@ def _single(
     )
 
 
-def _copies(deep: Deep, head: HeadIndex) -> float | None:
+def _copies(deep: Deep, head: HeadIndex) -> tuple[float, float]:
     """Nats by which the head's output-value map raises the token it attends to over the other
-    sampled ones, at its predicted attention; None where output tokens are not input tokens."""
+    sampled ones, at its predicted attention, and their z over tokens; 0 and 0 where output tokens
+    are not input tokens."""
     w, extended = deep.weights, deep.extended
     if not w.same_vocabulary:
-        return None
+        return 0.0, 0.0
     layer, index = head
     rows = extended.own[layer].mean(0) @ w.W_V[layer, index] @ w.W_O[layer, index]
     logits = rows / float(extended.rms[-1].mean()) @ w.W_U[:, extended.tokens]
     own = logits.diagonal() - (logits.sum(1) - logits.diagonal()) / max(1, len(logits) - 1)
-    return float(own.mean()) * deep.lift(head, 1)
+    error = float(own.std()) / math.sqrt(len(own))
+    return float(own.mean()) * deep.lift(head, 1), float(own.mean()) / max(error, 1e-12)
 
 
 def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
@@ -190,6 +193,8 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
     held = near_best(
         right.flatten(), place, torch.ones_like(place, dtype=torch.bool), right.shape[1]
     )
+    # Feeders have the role that their own attention gives them, if any.
+    parts = tuple((head, "induction") for head in copiers)
     match = max(sum(max(0.0, v) for v in terms.values()) for terms in shares.values())
     return Circuit(
         kind="induction",
@@ -203,6 +208,7 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
             f"heads are those whose predicted attention exceeds {LOOKS}, feeders bring a tenth of "
             "the key's match"
         ),
+        parts=parts,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from imir_detect._typing import HeadIndex
+from imir_detect.circuits.attending import ATTENDS
 from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
@@ -16,18 +17,14 @@ from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.extended import Extended
 from imir_detect.coordinates.table import top_share, within
 
-# The role of the heads that end a circuit, and of those that feed it.
-ROLE_OF: dict[Kind, tuple[str, str]] = {
-    "induction": ("induction", "previous_token"),
-    "pointer_induction": ("induction", "duplicate_token"),
-    "skip": ("skip", "offset"),
-    "suppression": ("suppression", "none"),
-    "prefix_match": ("prefix_match", "none"),
-    "previous_token": ("previous_token", "none"),
-    "offset": ("offset", "none"),
-    "duplicate_token": ("duplicate_token", "none"),
-    "position_sink": ("position_sink", "none"),
-    "in_weights": ("none", "none"),
+# The role of the head that ends a circuit without `parts`; what feeds it has none by that.
+ROLE_OF: dict[Kind, str] = {
+    "suppression": "suppression",
+    "prefix_match": "prefix_match",
+    "previous_token": "previous_token",
+    "offset": "offset",
+    "duplicate_token": "duplicate_token",
+    "position_sink": "position_sink",
 }
 
 
@@ -57,7 +54,15 @@ def head_table(
     """All heads, in order. With `extended`, read-outs are of extended embeddings, among the sampled
     tokens."""
     weights = probe.weights
-    roles = _roles(circuits, weights.heads)
+    # A head that looks at the earlier copy from a few places only is none that does so.
+    named = [
+        c
+        for c in circuits
+        if extended is not None
+        or c.kind != "duplicate_token"
+        or patterns.behind_copy(c.ends[-1], 0) >= ATTENDS
+    ]
+    roles = _roles(named, weights.heads)
     count = min(len(probe.vocabulary), 512)
     order = torch.randperm(len(probe.vocabulary), generator=probe.generator(8))
     asked = torch.zeros(weights.vocab_size, dtype=torch.bool)
@@ -92,14 +97,15 @@ def head_table(
 
 
 def _roles(circuits: Iterable[Circuit], heads: Iterable[HeadIndex]) -> dict[HeadIndex, str]:
-    """The part each head plays in the strongest circuit that names it. Heads that feed a working
-    induction circuit count by what they do for it, whatever their mean attention is."""
+    """The part each head plays in the strongest circuit that gives it one. Heads of a working
+    induction circuit count by where they look for it, whatever their mean attention is."""
     roles = dict.fromkeys(heads, "none")
     # A head that rests on position 0 when it has nothing to do is known by what else it does.
     for circuit in sorted(circuits, key=lambda c: (c.kind == "position_sink", -c.strength)):
-        end, feeder = ROLE_OF[circuit.kind]
-        for head in circuit.heads:
-            role = end if head in circuit.ends else feeder
+        parts = dict(circuit.parts)
+        if circuit.kind in ROLE_OF:
+            parts = dict.fromkeys(circuit.ends, ROLE_OF[circuit.kind])
+        for head, role in parts.items():
             if roles[head] == "none" and (circuit.works or circuit.kind not in IN_CONTEXT):
                 roles[head] = role
     return roles

@@ -57,6 +57,14 @@ def test_fresh_models_get_no_circuit(seed: int, settings: dict[str, Any]) -> Non
     assert [c.kind for c in deep(spec.boot(seed=seed)).circuits] == []
 
 
+@pytest.mark.parametrize(
+    "name", ["GPT2LMHeadModel", "LlamaForCausalLM", "Gemma3ForCausalLM", "BloomForCausalLM"]
+)
+def test_fresh_models_of_wrapped_families_get_no_circuit(name: str) -> None:
+    for seed in range(3):
+        assert [c.kind for c in deep(families.wrapped(name, seed=seed)).circuits] == []
+
+
 def test_trained_models_show_the_heads_that_summed_paths_show(shipped: dict[str, Any]) -> None:
     """Predicted attention on repeated tokens, head by head, against the exact route's."""
     for model, report in shipped.values():

@@ -1,0 +1,1 @@
+"""Circuit-discovery methods scored on models whose circuits are known."""

@@ -1,0 +1,22 @@
+"""What every comparison needs: random scores below, the truth itself above."""
+
+from __future__ import annotations
+
+import torch
+
+from imir_detect.benchmark.cases import Case
+from imir_detect.benchmark.contract import Budget, Scores, method
+
+
+@method("random", about="uniform random scores, mean of many draws", sees="nothing")
+def random(case: Case, *, budget: Budget) -> Scores:
+    """`budget.draws` draws of one score an item."""
+    generator = torch.Generator().manual_seed(budget.seed)
+    return Scores(torch.rand(budget.draws, len(case.items), generator=generator))
+
+
+@method("truth", about="the labels themselves", sees="truth")
+def truth(case: Case, *, budget: Budget) -> Scores:
+    """1 for what is right, 0 for the rest."""
+    assert case.labels is not None
+    return Scores(torch.tensor([float(item in case.labels.positive) for item in case.items]))

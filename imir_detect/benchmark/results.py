@@ -1,0 +1,268 @@
+"""Tables of a finished suite: flat rows on disk, the leaderboard, and the data of two figures.
+
+Everything here reads rows; nothing runs a model. Means over cases carry a 95 % percentile bootstrap
+over cases. Runs that were declined or failed are counted beside the mean, never dropped silently.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from imir_detect.benchmark.metrics import DRAWS
+from imir_detect.benchmark.run import METRICS
+from imir_detect.errors import ImirError
+from imir_detect.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+SHOWN = ("auc", "auc_stair", "ap", "precision", "shd", "faithfulness", "kl", "cpr", "cmd")
+COST = ("forwards", "backwards", "seconds")
+
+
+def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
+    """The rows as FOLDER/rows.json and FOLDER/rows.parquet (one column a field)."""
+    try:
+        import pandas
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise ImirError(
+            "tables need pandas and pyarrow",
+            got=str(error),
+            todo="pip install 'imir-detect[bench]'",
+        ) from error
+    text = json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
+    write_atomically(folder / "rows.json", text.encode())
+    pandas.DataFrame(list(rows)).to_parquet(folder / "rows.parquet", index=False)
+    return folder / "rows.json", folder / "rows.parquet"
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Every finished run in a folder, in order of case and method."""
+    files = sorted((folder / "runs").glob("*.json"))
+    rows = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return sorted(rows, key=lambda row: (row["case"], row["method"], json.dumps(_budget(row))))
+
+
+def _budget(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name.startswith("budget_")}
+
+
+def mean_interval(values: Sequence[float], *, seed: int = 0) -> tuple[float, float, float]:
+    """Mean and its 95 % percentile bootstrap.
+
+    >>> mean_interval([1.0, 1.0])
+    (1.0, 1.0, 1.0)
+    """
+    if not values:
+        return math.nan, math.nan, math.nan
+    array = np.array(values, dtype=float)
+    generator = np.random.default_rng(seed)
+    means = array[generator.integers(len(array), size=(DRAWS, len(array)))].mean(1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(array.mean()), float(low), float(high)
+
+
+def leaderboard(rows: Iterable[Row]) -> list[Row]:
+    """One row a group of cases, a granularity, an ablation and a method, best AUC first: `ok`,
+    `declined`, `failed` runs, and for every metric its mean, `_low` and `_high`."""
+    groups: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in rows:
+        for source in (row["source"] or "unknown", "all"):
+            for ablation in (row["ablation"], "all"):
+                key = (source, row["granularity"], ablation, row["method"])
+                groups.setdefault(key, []).append(row)
+    table = []
+    for (source, granularity, ablation, method), members in groups.items():
+        if source == "unknown":
+            continue
+        done = [row for row in members if row["status"] == "ok"]
+        entry: Row = {
+            "cases": source,
+            "granularity": granularity,
+            "ablation": ablation,
+            "method": method,
+            "ok": len(done),
+            "declined": sum(row["status"] == "declined" for row in members),
+            "failed": sum(row["status"] == "failed" for row in members),
+        }
+        for name in (*SHOWN, *COST):
+            mean, low, high = mean_interval([row[name] for row in done])
+            entry |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+        table.append(entry)
+    order = {"planted": 0, "trained": 1, "all": 2}
+    return sorted(
+        table,
+        key=lambda r: (
+            r["granularity"],
+            order.get(r["cases"], 3),
+            r["ablation"],
+            -(r["auc"] if r["ok"] else -1.0),
+            r["method"],
+        ),
+    )
+
+
+def pareto(rows: Iterable[Row]) -> list[Row]:
+    """Accuracy against cost, one row a method: mean AUC, median seconds, and whether no other
+    method is both better and cheaper. Edges only; floor and ceiling left out."""
+    by_method: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["status"] == "ok" and row["granularity"] == "edge":
+            by_method.setdefault(row["method"], []).append(row)
+    points = [
+        {
+            "method": method,
+            "auc": float(np.mean([row["auc"] for row in members])),
+            "seconds": float(np.median([row["seconds"] for row in members])),
+            "passes": float(np.median([row["forwards"] + row["backwards"] for row in members])),
+        }
+        for method, members in by_method.items()
+        if method not in ("truth", "random")
+    ]
+    for point in points:
+        point["front"] = not any(
+            other["auc"] >= point["auc"]  # type: ignore[operator]
+            and other["seconds"] <= point["seconds"]  # type: ignore[operator]
+            and (other["auc"], other["seconds"]) != (point["auc"], point["seconds"])
+            for other in points
+        )
+    return sorted(points, key=lambda point: point["seconds"])
+
+
+def heatmap(rows: Iterable[Row]) -> tuple[list[str], list[str], list[list[float | None]]]:
+    """Cases, methods, and the AUC of each pair (None where it was not scored)."""
+    rows = list(rows)
+    cases = list(dict.fromkeys(row["case"] for row in rows if row["status"] == "ok"))
+    methods = [entry["method"] for entry in _overall(rows)]
+    cells = {(row["case"], row["method"]): row["auc"] for row in rows}
+    return cases, methods, [[cells.get((case, m)) for m in methods] for case in cases]
+
+
+def _overall(rows: list[Row]) -> list[Row]:
+    found: dict[str, Row] = {}
+    for entry in leaderboard(rows):
+        if entry["cases"] == "all" and entry["ablation"] == "all":
+            found.setdefault(entry["method"], entry)
+    return sorted(found.values(), key=lambda entry: -(entry["auc"] if entry["ok"] else -1.0))
+
+
+# -- drawing --------------------------------------------------------------------------------------
+
+
+def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> list[Path]:
+    """leaderboard.csv, leaderboard.md, cases.csv, and with `figures` pareto.svg, heatmap.svg."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = leaderboard(rows)
+    _write_csv(folder / "leaderboard.csv", table)
+    _write_csv(folder / "cases.csv", [_short(row) for row in rows])
+    (folder / "leaderboard.md").write_text(markdown(rows), encoding="utf-8")
+    written = [folder / name for name in ("leaderboard.csv", "cases.csv", "leaderboard.md")]
+    if figures:
+        for name, figure in (("pareto", draw_pareto(rows)), ("heatmap", draw_heatmap(rows))):
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+            written.append(folder / f"{name}.svg")
+    return written
+
+
+def _short(row: Row) -> Row:
+    kept = ("case", "source", "truth", "items", "right", "wrong", "method", "status", "reason")
+    return {**{name: row[name] for name in kept}, **{name: row[name] for name in METRICS}}
+
+
+def _write_csv(path: Path, rows: list[Row]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: _round(v) for k, v in row.items()})
+
+
+def _round(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The leaderboard as text: one table for each group of cases and granularity."""
+    lines: list[str] = []
+    table = leaderboard(rows)
+    for granularity in ("edge", "head"):
+        for source in ("planted", "trained", "all"):
+            chosen = [r for r in table if r["cases"] == source and r["granularity"] == granularity]
+            if not chosen:
+                continue
+            lines += [f"### {granularity}s, {source} cases", ""]
+            lines += _auc_table(chosen)
+            lines += [""]
+    return "\n".join(lines)
+
+
+def _auc_table(chosen: list[Row]) -> list[str]:
+    by = {(r["method"], r["ablation"]): r for r in chosen}
+    methods = [r["method"] for r in chosen if r["ablation"] == "all"]
+    kinds = [a for a in ("zero", "mean", "resample") if any(r["ablation"] == a for r in chosen)]
+    head = ["method", "ROC AUC", *(f"AUC, {kind}" for kind in kinds), "AP", "SHD"]
+    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "seconds", "cases"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for method in methods:
+        r = by[(method, "all")]
+        counts = f"{r['ok']}" + (f" (+{r['declined']} declined)" if r["declined"] else "")
+        counts += f" (+{r['failed']} failed)" if r["failed"] else ""
+        cells = [method, _band(r, "auc")]
+        cells += [_band(by[(method, k)], "auc") if (method, k) in by else "-" for k in kinds]
+        cells += [f"{r[name]:.2f}" for name in ("ap", "shd", "faithfulness", "kl", "cpr", "cmd")]
+        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['seconds']:.3g}", counts]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _band(row: Row, name: str) -> str:
+    if not row["ok"]:
+        return "-"
+    return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
+
+
+def draw_pareto(rows: Iterable[Row]) -> Figure:
+    """Mean AUC of edges against median seconds."""
+    figure, axes = _figure(7, 4.5)
+    points = pareto(rows)
+    for point in points:
+        axes.plot(point["seconds"], point["auc"], "o" if point["front"] else ".", color="C0")
+        axes.annotate(point["method"], (point["seconds"], point["auc"]), fontsize=7)
+    front = [point for point in points if point["front"]]
+    axes.plot([p["seconds"] for p in front], [p["auc"] for p in front], "-", color="C0", lw=0.8)
+    axes.set(xscale="log", xlabel="median seconds a case", ylabel="mean ROC AUC of edges")
+    return figure
+
+
+def draw_heatmap(rows: Iterable[Row]) -> Figure:
+    """AUC of every method on every case."""
+    cases, methods, cells = heatmap(rows)
+    figure, axes = _figure(2 + 0.45 * len(methods), 1.5 + 0.16 * len(cases))
+    values = np.array([[np.nan if v is None else v for v in row] for row in cells], dtype=float)
+    image = axes.imshow(values.reshape(len(cases), -1), vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(methods)), methods, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(cases)), cases, fontsize=5)
+    figure.colorbar(image, label="ROC AUC")
+    return figure
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Any]:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImirError(
+            "matplotlib is not installed", todo="pip install 'imir-detect[report]'"
+        ) from error
+    matplotlib.rcParams["svg.hashsalt"] = "imir-detect"
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()

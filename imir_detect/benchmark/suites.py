@@ -1,0 +1,99 @@
+"""Suites of cases by name: `quick` (CI), `core` (an hour on two cores), `full`.
+
+A case's name is MODEL/ABLATION/GRANULARITY; it can be made from its name alone, on any worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from imir_detect.benchmark.cases import Case, planted_case
+from imir_detect.benchmark.trained import SHIPPED_ASKED, TRAINED, trained_case
+from imir_detect.errors import UnknownNameError
+from imir_detect.models.planted import PlantedSpec
+from imir_detect.models.planted_truth import ABLATIONS
+
+P = PlantedSpec
+PLANTED: dict[str, PlantedSpec] = {
+    # Each kind by itself, with noise and a distractor.
+    "induction": P("induction", noise=0.1, distractors=1, seed=1),
+    "pointer": P("pointer_induction", noise=0.1, distractors=1, seed=2),
+    "skip": P("skip", noise=0.1, distractors=1, seed=3),
+    "previous": P("previous_token", noise=0.1, distractors=2, seed=4),
+    "offset": P("offset", noise=0.1, distractors=2, seed=5),
+    "duplicate": P("duplicate_token", noise=0.1, distractors=2, seed=6),
+    "in-weights": P("in_weights", noise=0.1, distractors=2, seed=7),
+    "in-weights-head": P("in_weights", by_head=True, noise=0.1, distractors=2, seed=8),
+    "suppression": P("suppression", noise=0.1, distractors=1, seed=9),
+    "sink": P("position_sink", noise=0.1, distractors=2, seed=10),
+    # Hard: redundant and split parts, few triggers, norms, depth, many distractors.
+    "induction-clean": P("induction", seed=11),
+    "induction-redundant": P("induction", feeders="redundant", readers=2, noise=0.1, seed=12),
+    "induction-split": P("induction", feeders="split", noise=0.1, heads=3, seed=13),
+    "induction-triggers": P("induction", triggers=3, noise=0.1, distractors=1, seed=14),
+    "induction-layernorm": P("induction", norm="LN", noise=0.1, distractors=1, seed=15),
+    "induction-deep": P(
+        "induction", layers=4, heads=2, reader_layer=2, feeder_layer=1, norm="RMS", noise=0.1,
+        distractors=3, seed=16,
+    ),
+    "induction-crowd": P("induction", layers=3, heads=4, noise=0.2, distractors=8, seed=17),
+    "pointer-redundant": P(
+        "pointer_induction", feeders="redundant", readers=2, norm="RMS", noise=0.1, seed=18
+    ),
+    "suppression-layernorm": P(
+        "suppression", norm="LN", noise=0.2, distractors=2, heads=3, seed=19
+    ),
+    "skip-split": P("skip", feeders="split", norm="LN", noise=0.1, heads=3, seed=20),
+}  # fmt: skip
+
+SUITES = ("quick", "core", "full")
+QUICK = ("induction", "in-weights-head", "induction-redundant")
+HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
+
+
+def case_names(suite: str) -> tuple[str, ...]:
+    """Names of a suite's cases, in order."""
+    if suite not in SUITES:
+        raise UnknownNameError(
+            "no such suite", got=repr(suite), wanted=", ".join(SUITES), todo="use one"
+        )
+    shipped = tuple(SHIPPED_ASKED) if suite == "full" else ("shipped-icl",)
+    models = QUICK if suite == "quick" else (*PLANTED, *TRAINED, *shipped)
+    names = [f"{model}/{ablation}/edge" for model in models for ablation in ABLATIONS]
+    if suite == "core":
+        names += [f"{model}/{ablation}/head" for model in HEADS_TOO for ablation in ABLATIONS]
+    if suite == "full":
+        names += [f"{model}/{ablation}/head" for model in models for ablation in ABLATIONS]
+        names += [
+            f"{model}+seed{s}/{a}/edge" for model in PLANTED for s in (1, 2) for a in ABLATIONS
+        ]
+    return tuple(names)
+
+
+def make_case(name: str, folder: Path) -> Case:
+    """The case of that name. Trained models are kept in `folder`.
+
+    `MODEL+seedN` is a planted model with N x 1000 added to its seed.
+    """
+    parts = name.split("/")
+    model, _, shift = parts[0].partition("+seed")
+    known = model in PLANTED or model in TRAINED or model in SHIPPED_ASKED
+    if (
+        len(parts) != 3
+        or not known
+        or parts[1] not in ABLATIONS
+        or parts[2] not in ("edge", "head")
+    ):
+        raise UnknownNameError(
+            "no such case",
+            got=repr(name),
+            wanted="MODEL/ABLATION/GRANULARITY",
+            todo="see the names that `imir-detect bench cases core` lists",
+        )
+    _, ablation, granularity = parts
+    if model in PLANTED:
+        spec = PLANTED[model]
+        spec = replace(spec, seed=spec.seed + 1000 * int(shift or 0))
+        return planted_case(parts[0], spec, ablation, granularity)  # type: ignore[arg-type]
+    return trained_case(model, ablation, granularity, folder=folder)  # type: ignore[arg-type]

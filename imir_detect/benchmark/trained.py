@@ -1,0 +1,118 @@
+"""Small trained models of the suites: one head a layer, so that every subset of edges can be tried.
+
+Each is trained from its recipe on first use (seconds) and kept in a folder; a card beside it holds
+recipe and behaviour. The shipped models, with two heads a layer, have bracketed truth.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from imir_detect.benchmark.cases import Case, Granularity, Question, searched_case
+from imir_detect.benchmark.graph import PatchedModel
+from imir_detect.benchmark.truth import bracketed_circuits, minimal_circuits
+from imir_detect.files import write_atomically
+from imir_detect.models.planted_truth import Ablation, Truth
+from imir_detect.tasks import make_task
+from imir_detect.training.loop import Recipe, describe, evaluate, train
+from imir_detect.training.recipes import TaskRecipe
+from imir_detect.weights.store import load_model, save_model
+from imir_detect.zoo import shipped_card, shipped_model
+
+
+def _recall(axis: str, seed: int, *, norm: str | None, width: int = 64, **knobs: Any) -> TaskRecipe:
+    icl = {"n_common": 0, "n_rare": 40, "rare_frequency": 1.0}
+    iwl = {"n_common": 40, "n_rare": 0, "rare_frequency": 0.0, "present": 0.5}
+    return TaskRecipe(
+        "recall",
+        {"n_blocks": 6, **(icl if axis == "icl" else iwl), **knobs},
+        {"n_heads": 1, "d_model": width, "norm": norm},
+        Recipe(
+            seed=seed,
+            steps=4000 if norm is None else 6000,
+            rate=3e-3 if norm is None else 1e-3,
+            stop_at={f"{axis}_accuracy": 0.98},
+        ),
+    )
+
+
+TRAINED: dict[str, TaskRecipe] = {
+    "icl-plain": _recall("icl", 41, norm=None),
+    "icl-layernorm": _recall("icl", 42, norm="LN"),
+    "icl-rmsnorm": _recall("icl", 43, norm="RMS"),
+    "icl-zipf": _recall("icl", 44, norm=None, n_blocks=8, zipf=1.0),
+    "icl-narrow": _recall("icl", 45, norm="RMS", width=32, n_blocks=4),
+    "iwl-plain": _recall("iwl", 46, norm=None),
+    "iwl-layernorm": _recall("iwl", 47, norm="LN"),
+    "iwl-rmsnorm": _recall("iwl", 48, norm="RMS"),
+    "iwl-directed": _recall("iwl", 49, norm=None, directed=True),
+    "iwl-wide": _recall("iwl", 50, norm=None, width=96, n_blocks=4),
+}
+TRUTH_FORMAT = 1
+SHIPPED_ASKED = {"shipped-icl": "icl", "shipped-iwl": "iwl", "shipped-mixed": "icl"}
+
+
+def trained_model(name: str, folder: Path) -> Any:
+    """The model of that name: loaded from `folder`/name, or trained there."""
+    home = folder / name
+    if not (home / "card.json").exists():
+        task, spec, recipe = TRAINED[name].make()
+        run = train(task, spec, recipe, folder=home / "training", progress=False)
+        card = {"name": name, "task": describe(task), "measured": evaluate(run.model, task)}
+        save_model(run.model, spec, home, card)
+    return load_model(home)[0]
+
+
+def trained_case(
+    name: str, ablation: Ablation, granularity: Granularity = "edge", *, folder: Path
+) -> Case:
+    """A trained model asked for what it was trained to do."""
+    if name in SHIPPED_ASKED:
+        axis = SHIPPED_ASKED[name]
+        knobs = shipped_card(name.removeprefix("shipped-"))["task"]["knobs"]
+        model = shipped_model(name.removeprefix("shipped-"))
+    else:
+        axis = name.split("-")[0]
+        knobs = TRAINED[name].knobs
+        model = trained_model(name, folder)
+    task = _asked(axis, knobs)
+    question = Question("behind") if axis == "icl" else Question("partner", relation=task.relation)
+    exhaustive = name not in SHIPPED_ASKED
+    search = minimal_circuits if exhaustive else bracketed_circuits
+    return searched_case(
+        name,
+        model,
+        task,
+        question,
+        ablation,
+        granularity,
+        search=lambda patched: _kept(folder / name / f"truth-{ablation}.json", search, patched),
+        source="exhaustive" if exhaustive else "bracketed",
+        facts={"source": "trained", "kind": axis},
+    )
+
+
+def _kept(file: Path, search: Callable[[PatchedModel], Truth], patched: PatchedModel) -> Truth:
+    """The truth as searched before with these weights, or searched now."""
+    number = {edge: i for i, edge in enumerate(patched.edges)}
+    key = [TRUTH_FORMAT, patched.weights.hash()]
+    if file.exists():
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        if stored["key"] == key:
+            return Truth(
+                tuple(frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"])
+            )
+    truth = search(patched)
+    circuits = [sorted(number[edge] for edge in circuit) for circuit in truth.circuits]
+    write_atomically(file, json.dumps({"key": key, "edges": circuits}).encode())
+    return truth
+
+
+def _asked(axis: str, knobs: dict[str, Any]) -> Any:
+    """The task's question on one axis alone: fresh pairs shown, or R's answer not shown."""
+    share = 0.0 if axis == "iwl" else 1.0
+    law = {"rare_frequency": share, "present": share, "variability": 0.0, "label_noise": 0.0}
+    return make_task("recall", **{**knobs, **law})
