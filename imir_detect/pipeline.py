@@ -66,7 +66,7 @@ def detect_circuits(
     found = route(model, probe, question.relation)
     measured = task_behaviour(model, weights, question.task, seed=seed)
     if verify == "ablate":
-        measured["ablation"] = ablation_check(model, probe, found.circuits, found.relation)
+        measured["ablation"] = ablation_check(model, found.probe, found.circuits, found.relation)
     return Report(
         probabilities=label_probabilities(found.circuits),
         circuits=found.circuits,

@@ -31,8 +31,9 @@ MOST_HEADS = 64
 
 @dataclass(frozen=True)
 class Found:
-    """What a route found, and what it did not look at."""
+    """What a route found, what it did not look at, and the probe that it used in the end."""
 
+    probe: Probe
     relation: Relation
     circuits: tuple[Circuit, ...]
     heads: tuple[Head, ...]
@@ -56,6 +57,7 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     patterns = Patterns.take(probe)
     circuits = find_circuits(probe, known, patterns)
     return Found(
+        probe=probe,
         relation=known,
         circuits=circuits,
         heads=head_table(probe, patterns, known, circuits),
@@ -87,6 +89,7 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     sampled = Probe(weights, extended.tokens, extended.context, CONTEXTS, probe.seed)
     circuits = deep_circuits(sampled, deep, known)
     return Found(
+        probe=sampled,
         relation=known,
         circuits=circuits,
         heads=head_table(sampled, deep.patterns(), known, circuits, extended),
