@@ -3,7 +3,7 @@
     python benchmarks/zoo/tables.py --split held-out
 
 Reads the lines that score.py and baselines.py wrote, and writes benchmarks/zoo/results/SPLIT.md and
-SPLIT.json. Intervals are Wilson's for shares, and the 2.5 and 97.5 percentiles of 2000 bootstrap
+SPLIT.json. Intervals are Wilson's for shares, and the 2.5 and 97.5 percentiles of 500 bootstrap
 samples of models for the rest. Baselines are logistic regressions (scikit-learn, standardised
 features) fitted on the training split.
 """
@@ -47,7 +47,7 @@ def wilson(right: int, count: int, z: float = 1.96) -> tuple[float, float]:
     return float(max(0.0, middle - half)), float(min(1.0, middle + half))
 
 
-def bootstrap(score: Callable[[Any], float], count: int, draws: int = 2000) -> tuple[float, float]:
+def bootstrap(score: Callable[[Any], float], count: int, draws: int = 500) -> tuple[float, float]:
     """Percentile interval of `score(index)` over samples of models."""
     rng = np.random.default_rng(0)
     values = [score(rng.integers(count, size=count)) for _ in range(draws)]
@@ -112,7 +112,7 @@ def label_table(rows: list[Row], split: str) -> list[Row]:
     label = np.array([row["label"] for row in clear])
     names = [row["name"] for row in clear]
     train = read("training_baselines")
-    by_name = {row["name"]: row for row in read(f"{split}_baselines")}
+    by_name = {row["name"]: row for row in read(f"{split.removesuffix('-after')}_baselines")}
     test = [by_name[name] for name in names]
     methods = {
         "circuits, R given where the task has one": ours(clear, "given"),

@@ -13,9 +13,11 @@ from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import answering_circuit
 from imir_detect.circuits.matched import observe
 from imir_detect.circuits.patterns import Patterns
-from imir_detect.circuits.probe import Probe
+from imir_detect.circuits.probe import Probe, cover
 from imir_detect.circuits.relation import Relation, directly_paired
 
+HARDLY = 0.1  # share of answers that the match must add for the best quarter of the tokens
+MOST_ASKED = 128  # tokens of which it is looked which are answered: more need too many contexts
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
 
 
@@ -26,6 +28,8 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     if in_weights is not None:
         found.append(in_weights)
     asked = fresh_tokens(probe, relation)
+    if relation.estimated and probe.context >= 3:
+        asked = answered_tokens(probe, asked)
     # Other offsets are worth their cost only where a head attends there.
     further = [
         offset
@@ -58,3 +62,35 @@ def fresh_tokens(probe: Probe, relation: Relation) -> Int[Tensor, " asked"] | No
         fresh[directly_paired(probe)] = False
     kept = fresh.nonzero()[:, 0]
     return None if len(kept) in (*range(FEWEST_RARE), len(probe.vocabulary)) else kept
+
+
+def answered_tokens(
+    probe: Probe, asked: Int[Tensor, " asked"] | None
+) -> Int[Tensor, " asked"] | None:
+    """Of the tokens asked, those that the model answers for, both as a query and as an answer, at
+    least half as often as for the best quarter; `asked` itself where that leaves few, or all, or
+    where even these are hardly answered.
+
+    Tokens with a place of their own in the data (the keys and values of a directed relation) are
+    never asked, or never an answer; nothing is learned from asking them.
+    """
+    tokens = probe.vocabulary if asked is None else asked
+    if not probe.weights.same_vocabulary or not FEWEST_RARE <= len(tokens) <= MOST_ASKED:
+        return asked
+    first = observe(probe, 1, asked, stream=50, n=4 * probe.samples)
+    cells = cover(first.answer_lift, first.contexts, probe.context)
+    seen = first.within(cells)
+    if len(seen.contexts) == 0:
+        return asked
+    seen = observe(probe, 1, asked, stream=51, n=4 * probe.samples, cells=cells)
+    query = seen.contexts.tokens[seen.contexts.rows, seen.contexts.query]
+    keep = torch.ones(len(tokens), dtype=torch.bool)
+    for part in (query, seen.contexts.wanted):
+        size = probe.weights.vocab_size
+        total = torch.zeros(size, dtype=torch.float64).index_add_(0, part, seen.answer_lift)
+        rate = (total / torch.bincount(part, minlength=size).clamp(min=1))[tokens]
+        best = float(rate.quantile(0.75))
+        if best < HARDLY:
+            return asked
+        keep &= rate >= best / 2
+    return asked if keep.all() or int(keep.sum()) < 2 * FEWEST_RARE else tokens[keep]
