@@ -3,7 +3,7 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 
-.PHONY: demo test compat lint types wheel clean help
+.PHONY: demo audit test compat lint types wheel clean help
 
 help:            ## list the targets
 	@grep -E '^[a-z]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/: *[^#]*##/\t/'
@@ -11,11 +11,14 @@ help:            ## list the targets
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,report]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,report,gguf]'
 	touch $@
 
 demo: $(VENV)/.ready  ## detect the circuits of the four shipped models
 	$(BIN)/imir-detect demo
+
+audit: $(VENV)/.ready  ## audit a pretrained model of 135 million parameters from a PyPI wheel
+	$(BIN)/python examples/02_audit_pretrained.py
 
 test: $(VENV)/.ready  ## run the tests
 	$(BIN)/python -m pytest

@@ -25,7 +25,16 @@ TEMPLATES = (DOCS / "site", ROOT / "imir_detect" / "report" / "templates")
 NAV = (
     (
         "First steps",
-        ("index", "quickstart", "reading-a-report", "my-checkpoint", "idea", "examples", "faq"),
+        (
+            "index",
+            "quickstart",
+            "reading-a-report",
+            "my-checkpoint",
+            "my-task",
+            "idea",
+            "examples",
+            "faq",
+        ),
     ),
     ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "api", "changelog")),
     ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
@@ -75,6 +84,7 @@ def read(name: str, path: Path) -> Page:
     body = re.sub(
         r'(href|src|srcset)="([^"]+)"', lambda m: _rewrite(m, folder), engine.convert(text)
     )
+    body = body.replace("<pre>", '<pre tabindex="0">')
     body = body.replace("<table>", '<div class="scroll" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>")
     title = re.search(r"^# (.*)$", text, re.MULTILINE)

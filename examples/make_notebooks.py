@@ -82,6 +82,8 @@ def main(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     target = target.resolve()
     for script in sorted(HERE.glob("[0-9]*.py")):
+        if "audit" in script.stem:  # these download a model
+            continue
         text = script.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)  # what the example writes stays there

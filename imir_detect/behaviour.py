@@ -5,6 +5,7 @@ Measurement stands beside prediction in the report and never enters it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.pathsum import name_of, sum_paths
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.contexts import Contexts, asking_contexts, matching_contexts
+from imir_detect.result import Table
 from imir_detect.tasks import Task, measure
 from imir_detect.weights.model import ModelWeights
-from imir_detect.weights.run import run_ablated, run_logits
+from imir_detect.weights.run import run_ablated, run_hooks, run_logits
+from imir_detect.weights.unwrap import unwrap
 
 RANDOM_DRAWS = 3
 
@@ -44,6 +47,60 @@ def task_behaviour(
         return sum_paths(weights, tokens).final @ weights.W_U + weights.b_U
 
     return dict(measure(task, logits, seed=seed))
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One head's attention on repeated random tokens, measured: means over contexts and queries."""
+
+    layer: int
+    head: int
+    previous_token: float
+    duplicate_token: float
+    induction: float
+
+
+def repeated_attention(model: Any, *, contexts: int = 8, period: int = 64, seed: int = 0) -> Table:
+    """Attention of every head on two periods of random tokens, from the model's own patterns.
+
+    Mean attention to i - 1 over i > 1; to the earlier copy and to the token after it over the
+    second period less its first place (whose earlier copy follows nothing). Olsson et al. (2022)
+    call the last prefix matching. The period is cut to half the model's context. In [0, 1]; columns
+    as in `Report.heads`. Raises InvalidArgumentError where the model shows no patterns.
+
+    >>> from imir_detect import shipped_model
+    >>> repeated_attention(shipped_model("icl")).columns[:2]
+    ('layer', 'head')
+    """
+    model = unwrap(model)
+    cfg = model.cfg
+    period = max(2, min(period, int(cfg.n_ctx) // 2))
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(int(cfg.d_vocab), (contexts, period), generator=generator)
+    names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(int(cfg.n_layers))]
+    _, patterns = run_hooks(model, torch.cat([tokens, tokens], 1), names)
+    rows = []
+    back = torch.arange(2, 2 * period)
+    second = torch.arange(period + 1, 2 * period)
+    for layer, name in enumerate(names):
+        if name not in patterns:
+            raise InvalidArgumentError(
+                "this model shows no attention patterns",
+                got=f"nothing at {name}",
+                todo='load it with attn_implementation="eager"',
+            )
+        seen = patterns[name].mean(0)
+        for head in range(seen.shape[0]):
+            rows.append(
+                Attended(
+                    layer,
+                    head,
+                    float(seen[head, back, back - 1].mean()),
+                    float(seen[head, second, second - period].mean()),
+                    float(seen[head, second, second - period + 1].mean()),
+                )
+            )
+    return Table.of(Attended, rows)
 
 
 def ablation_check(

@@ -32,6 +32,18 @@ def to_analysis(tensor: Tensor) -> Tensor:
     return tensor.detach().to(device="cpu", dtype=DTYPE, copy=True)
 
 
+def not_finite(tensor: Tensor) -> int:
+    """How many entries are NaN or infinite. A finite sum clears a whole tensor in one pass; only
+    where it is not finite are the entries looked at.
+
+    >>> not_finite(torch.tensor([1.0, float("nan"), float("inf")]))
+    2
+    """
+    if not tensor.is_floating_point() or bool(torch.isfinite(tensor.sum(dtype=DTYPE))):
+        return 0
+    return int((~torch.isfinite(tensor)).sum())
+
+
 def rank_tolerance(matrix: Tensor) -> float:
     """Singular values below max(shape) * eps * largest count as zero (LAPACK's usual rule)."""
     eps = torch.finfo(matrix.dtype).eps

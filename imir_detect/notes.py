@@ -11,16 +11,48 @@ import torch
 
 from imir_detect._version import __version__
 from imir_detect.circuits.attending import OFFSETS, SIGNIFICANT
+from imir_detect.circuits.deep import Deep
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import MOST_TOKENS as MOST_RELATED
 from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.verdict import outside_training, shipped_fit
 from imir_detect.coordinates.table import MOST_TOKENS as MOST_READ
 from imir_detect.linalg import ROUNDOFF
 from imir_detect.weights.model import ModelWeights
 
 
-def limits_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
-    """What was not looked at, or only in part."""
+def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]:
+    """What was not looked at in a deep model, or only in part."""
+    w, extended = probe.weights, deep.extended
+    error = 1 / math.sqrt(max(1, deep.right().numel()))
+    limits = [
+        "this model is too deep to sum its paths, or has MLPs that are not read: attention is "
+        f"predicted from weights and extended embeddings of {len(extended.tokens)} sampled tokens, "
+        f"taken from {extended.contexts} random contexts of {extended.context} positions",
+        "what later MLPs make of what heads carry to a match is left out, which weakens predicted "
+        "attention: a head that attends 0.9 can be predicted at 0.4",
+        f"strengths of induction and in-weights circuits come from running the model on "
+        f"{len(deep.top)} random contexts (standard error up to {error / 2:.2f})",
+        "coordinates have no rows for compositions through named heads; key feeders of induction "
+        "heads are named, query and value feeders are not looked for",
+        "k-hop, skip, longer-prefix and backward-retrieval circuits are not looked for",
+        "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
+        _false_positives(w),
+        f"{_calibration(w)}; extrapolated: no model of that split took this route",
+    ]
+    if not relation.estimated:
+        limits.append("the relation given counts only where the sample holds its tokens")
+    if extended.context < w.n_ctx:
+        limits.append(f"positions {extended.context} .. {w.n_ctx - 1} were not looked at")
+    if not w.same_vocabulary:
+        limits.append(
+            "copying, induction and association are undefined: input and output vocabularies differ"
+        )
+    return tuple(limits)
+
+
+def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
+    """What was not looked at, or only in part, where all paths were summed."""
     w = probe.weights
     limits = [
         f"predictions are means over {probe.samples} random contexts of {probe.context} positions "
@@ -29,7 +61,7 @@ def limits_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
         "predictions and have no coordinate of their own",
         "k-hop, longer-prefix and backward-retrieval circuits are not looked for",
         _false_positives(w),
-        "probabilities are a monotone function of predicted strength, not yet calibrated on a zoo",
+        _calibration(w),
     ]
     if probe.context < w.n_ctx:
         limits.append(f"positions {probe.context} .. {w.n_ctx - 1} were not looked at")
@@ -54,6 +86,28 @@ def limits_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
     if len(probe.vocabulary) < w.vocab_size:
         limits.append(f"tokens {len(probe.vocabulary)} .. {w.vocab_size - 1} are not the task's")
     return tuple(limits)
+
+
+def _calibration(w: ModelWeights) -> str:
+    split = shipped_fit().split
+    text = f"probabilities are calibrated on {split['models']} small trained models"
+    outside = outside_training(shape_of(w))
+    return f"{text}; this one lies outside their range: {', '.join(outside)}" if outside else text
+
+
+def shape_of(w: ModelWeights) -> dict[str, Any]:
+    """Size and kind of a model, in plain JSON types."""
+    return {
+        "layers": w.n_layers,
+        "heads": w.n_heads,
+        "d_model": w.d_model,
+        "d_head": w.d_head,
+        "vocabulary": w.vocab_size,
+        "n_ctx": w.n_ctx,
+        "norm": "rms" if w.rms else "none",
+        "mlp": w.has_mlp,
+        "position_table": len(w.W_pos) > 0,
+    }
 
 
 def _false_positives(w: ModelWeights) -> str:
@@ -105,18 +159,11 @@ def meta_of(probe: Probe, relation: Relation) -> dict[str, Any]:
         "samples": probe.samples,
         "context": probe.context,
         "tolerance": ROUNDOFF,
-        "calibrated": False,
+        "calibrated": True,
+        "calibration": shipped_fit().split,
+        "extrapolated": outside_training(shape_of(w)),
         "model_hash": w.hash(),
-        "model": {
-            "layers": w.n_layers,
-            "heads": w.n_heads,
-            "d_model": w.d_model,
-            "d_head": w.d_head,
-            "vocabulary": w.vocab_size,
-            "n_ctx": w.n_ctx,
-            "norm": "rms" if w.rms else "none",
-            "mlp": w.has_mlp,
-        },
+        "model": shape_of(w),
         "reading": list(w.notes),
         "relation": {
             "source": "estimated" if relation.estimated else "given",

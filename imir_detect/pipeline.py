@@ -10,17 +10,16 @@ from torch import Tensor
 
 from imir_detect._typing import Int
 from imir_detect.behaviour import ablation_check, task_behaviour
-from imir_detect.circuits import find_circuits
-from imir_detect.circuits.heads import Head, head_table
-from imir_detect.circuits.patterns import Patterns
+from imir_detect.circuits.heads import Head
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.relation import Relation, estimate_relation
+from imir_detect.circuits.relation import Relation
 from imir_detect.circuits.verdict import label_probabilities
-from imir_detect.coordinates.profiles import Profile, position_profiles
-from imir_detect.coordinates.table import Coordinate, coordinate_table
+from imir_detect.coordinates.profiles import Profile
+from imir_detect.coordinates.table import Coordinate
 from imir_detect.errors import InvalidArgumentError
-from imir_detect.notes import limits_of, meta_of, warnings_of
+from imir_detect.notes import meta_of, warnings_of
 from imir_detect.result import Report, Table
+from imir_detect.routes import deep_route, exact_route, too_deep
 from imir_detect.tasks import Task, make_task
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.read import read_weights
@@ -43,7 +42,7 @@ def detect_circuits(
     the share of these on which it gives the right answer by itself and is not overruled by the
     rest of the model. See `Report` for what comes back.
 
-    - model: a `TransformerBridge`, a `HookedTransformer` or `ModelWeights`; it comes back untouched.
+    - model: a `TransformerBridge`, `HookedTransformer` or `ModelWeights`; it comes back untouched.
     - task: a registered name or a Task. Gives R, the vocabulary in use and the context length, and
       is run into `report.measured`. It never changes how label and probabilities are computed.
     - relation: {token: partner}, or a tensor (vocab,) with -1 for none; overrides the task's.
@@ -63,30 +62,21 @@ def detect_circuits(
     weights = read_weights(model)
     question = _ask(weights, task, relation, context, verify)
     probe = Probe(weights, question.vocabulary, question.context, seed=seed)
-    known = question.relation or estimate_relation(probe)
-    patterns = Patterns.take(probe)
-    circuits = find_circuits(probe, known, patterns)
-    heads = head_table(probe, patterns, known, circuits)
-    coordinates = coordinate_table(
-        weights,
-        patterns.plain,
-        relation=known.partner,
-        tokens=probe.vocabulary,
-        seed=seed,
-    )
+    route = deep_route if too_deep(weights) else exact_route
+    found = route(model, probe, question.relation)
     measured = task_behaviour(model, weights, question.task, seed=seed)
     if verify == "ablate":
-        measured["ablation"] = ablation_check(model, probe, circuits, known)
+        measured["ablation"] = ablation_check(model, probe, found.circuits, found.relation)
     return Report(
-        probabilities=label_probabilities(circuits),
-        circuits=circuits,
-        heads=Table.of(Head, heads),
-        coordinates=Table.of(Coordinate, coordinates),
-        profiles=Table.of(Profile, position_profiles(patterns.plain)),
+        probabilities=label_probabilities(found.circuits),
+        circuits=found.circuits,
+        heads=Table.of(Head, found.heads),
+        coordinates=Table.of(Coordinate, found.coordinates),
+        profiles=Table.of(Profile, found.profiles),
         measured=measured,
-        limits=limits_of(probe, known),
-        warnings=warnings_of(probe, known),
-        meta=meta_of(probe, known),
+        limits=found.limits,
+        warnings=warnings_of(probe, found.relation),
+        meta={**meta_of(probe, found.relation), "route": found.route},
     )
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imir_detect.circuits.core import Circuit, Coverage
 from imir_detect.coordinates.pathsum import Edge, name_of
-from imir_detect.errors import ImirError, InvalidArgumentError, UnreadableFileError
+from imir_detect.errors import ImirError, UnreadableFileError
 from imir_detect.files import write_atomically
+from imir_detect.table import Table, cell_text
 
 if TYPE_CHECKING:
-    import pandas
     from rich.table import Table as RichTable
 
+__all__ = ["Report", "Table", "cell_text"]  # tables live next door and are named here, too
 FORMAT = 1
 SENTENCE = {
     "icl": "answers from the context: an in-context circuit works, in-weights association does not",
@@ -26,101 +26,7 @@ SENTENCE = {
     "mixed": "answers from the context and from its weights: both kinds of circuit work",
     "none": "no circuit that answers was found to work",
 }
-
-
-class Table(Sequence[dict[str, Any]]):
-    """A small immutable table: rows in a fixed order, columns by name.
-
-    >>> table = Table(("layer", "z"), [(0, 1.5), (1, None)])
-    >>> table.column("layer"), table[1]
-    ([0, 1], {'layer': 1, 'z': None})
-    """
-
-    def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-        self.columns = tuple(columns)
-        self.rows = tuple(tuple(row) for row in rows)
-        if any(len(row) != len(self.columns) for row in self.rows):
-            raise InvalidArgumentError(
-                "a table's rows need one entry a column",
-                got=str(sorted({len(row) for row in self.rows})),
-                wanted=str(len(self.columns)),
-                todo="fill missing entries with None",
-            )
-
-    @classmethod
-    def of(cls, kind: type, records: Iterable[Any]) -> Table:
-        """A table of dataclass records."""
-        names = tuple(f.name for f in fields(kind))
-        return cls(names, ([getattr(record, name) for name in names] for record in records))
-
-    def column(self, name: str) -> list[Any]:
-        """The entries of one column, in order."""
-        if name not in self.columns:
-            raise InvalidArgumentError(
-                "no such column", got=repr(name), wanted=", ".join(self.columns), todo="use one"
-            )
-        place = self.columns.index(name)
-        return [row[place] for row in self.rows]
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Table(self.columns, self.rows[index])
-        return dict(zip(self.columns, self.rows[index], strict=True))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[i] for i in range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and (self.columns, self.rows) == (other.columns, other.rows)
-
-    def __hash__(self) -> int:
-        return hash((self.columns, self.rows))
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """The table as a pandas DataFrame (pandas comes with the extra `report`)."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImirError(
-                "pandas is not installed", todo="pip install 'imir-detect[report]'"
-            ) from error
-        return pandas.DataFrame(list(self), columns=list(self.columns))
-
-    def to_json(self, path: Path | str) -> Path:
-        """Write the rows as a strict JSON list of objects, atomically; returns the path."""
-        path = Path(path)
-        text = json.dumps(list(self), allow_nan=False, indent=1) + "\n"
-        write_atomically(path, text.encode())
-        return path
-
-    def __str__(self) -> str:
-        cells = [self.columns, *([cell_text(v) for v in row] for row in self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
-        return "\n".join(line.rstrip() for line in lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell_text(v))}</td>" for v in row) + "</tr>"
-            for row in self.rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
 NO_PROFILES = Table(("layer", "head", "back", "attention"), ())
-
-
-def cell_text(value: Any) -> str:
-    """A table entry as text: two decimals, a dash for none."""
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -148,8 +54,14 @@ class Report:
         """The most probable of "icl", "iwl", "mixed", "none"."""
         return max(self.probabilities, key=lambda name: self.probabilities[name])
 
+    @property
+    def _chance(self) -> str:
+        """The label's probability; marked where the model lies outside the calibration's range."""
+        mark = ", extrapolated" if self.meta.get("extrapolated") else ""
+        return f"{self.probabilities[self.label]:.2f}{mark}"
+
     def __str__(self) -> str:
-        lines = [f"{self.label} ({self.probabilities[self.label]:.2f}): {SENTENCE[self.label]}"]
+        lines = [f"{self.label} ({self._chance}): {SENTENCE[self.label]}"]
         lines += [f"  {circuit}" for circuit in self.circuits] or ["  no circuit found"]
         if self.measured:
             lines.append("measured: " + _flat(self.measured))
@@ -162,9 +74,8 @@ class Report:
     def _repr_html_(self) -> str:
         items = "".join(f"<li>{html.escape(str(c))}</li>" for c in self.circuits)
         notes = "".join(f"<li>{html.escape(t)}</li>" for t in (*self.warnings, *self.limits))
-        share = self.probabilities[self.label]
         return (
-            f"<p><b>{html.escape(self.label)}</b> ({share:.2f}): {SENTENCE[self.label]}</p>"
+            f"<p><b>{html.escape(self.label)}</b> ({self._chance}): {SENTENCE[self.label]}</p>"
             f"{self._picture()}<ul>{items or '<li>no circuit found</li>'}</ul>"
             f"{self.heads._repr_html_()}"
             f"<details><summary>limits and warnings</summary><ul>{notes}</ul></details>"
@@ -273,6 +184,7 @@ def _circuit(entry: dict[str, Any]) -> Circuit:
         strength=entry["strength"],
         coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
         note=entry["note"],
+        parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
     )
 
 

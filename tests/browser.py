@@ -81,6 +81,20 @@ def screenshot(driver: Any, path: Path, *, width: int, most: int = 6000) -> Path
     return path
 
 
+def serious_violations(driver: Any) -> list[tuple[str, str, list[str]]]:
+    """What axe-core finds serious or critical on the open page: rule, impact, first places."""
+    axe = os.environ.get("AXE_CORE", "")
+    need("" if Path(axe).is_file() else "AXE_CORE names no axe.min.js (npm pack axe-core)")
+    driver.execute_script(Path(axe).read_text(encoding="utf-8"))
+    found = driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 20, "axe-core looked at next to nothing"
+    return [
+        (v["id"], v["impact"], [node["html"][:120] for node in v["nodes"][:3]])
+        for v in found["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
+
+
 def _size(driver: Any, width: int, height: int) -> None:
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

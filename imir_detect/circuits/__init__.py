@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from imir_detect._typing import Int, Tensor
@@ -17,7 +19,7 @@ from imir_detect.circuits.relation import Relation, directly_paired
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
 
 
-def find_circuits(probe: Probe, relation: Relation, patterns: Patterns) -> tuple[Circuit, ...]:
+def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> tuple[Circuit, ...]:
     """Every circuit of the grammar that this version looks for, strongest first."""
     found = fixed_place_circuits(probe, patterns)
     in_weights = find_in_weights(probe, relation)
@@ -36,7 +38,9 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns) -> tuple
         # Choosing places takes more contexts than judging them.
         first = observe(probe, offset, asked, stream=20 + offset, n=2 * probe.samples)
         circuit = answering_circuit(probe, first, asked)
-        taken = set() if circuit is None else set(circuit.ends)
+        # A head whose circuit hardly answers may still be one that matches and copies nothing.
+        answers = circuit is not None and circuit.strength >= ATTENDS
+        taken = set(circuit.ends) if circuit is not None and answers else set()
         found += [] if circuit is None else [circuit]
         second = observe(probe, offset, asked, stream=30 + offset, n=probe.samples)
         found += matching_circuits(probe, first, second, taken)

@@ -10,12 +10,28 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Int
-from imir_detect.circuits.attribution import leading, logit_margins, value_margins
+from imir_detect.circuits.attribution import (
+    ENOUGH,
+    SHARES,
+    leading,
+    logit_margins,
+    value_margins,
+)
 from imir_detect.circuits.core import Circuit, Coverage, short
 from imir_detect.circuits.probe import Probe, answers, near_best, wins
 from imir_detect.circuits.relation import Relation
-from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges, sum_paths
+from imir_detect.coordinates.pathsum import (
+    EMBED,
+    OUTPUT,
+    PORTS,
+    Edge,
+    Node,
+    Trace,
+    sum_edges,
+    sum_paths,
+)
 from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_tokens
+from imir_detect.weights.model import ModelWeights
 
 
 def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
@@ -29,19 +45,20 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
     trace = sum_paths(weights, seen.tokens)
     right = answers(weights, trace, seen)
     margins = {n: float(m.mean()) for n, m in logit_margins(weights, trace, seen, None).items()}
-    writers = leading(margins)
-    edges: set[Edge] = {Edge(node, OUTPUT, "out") for node in writers}
-    for head in (node for node in writers if not isinstance(node, str)):
-        values = value_margins(weights, trace, seen, head, seen.query)
-        edges |= {Edge(node, head, "V") for node in leading(values)}
-    heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
-    # What one of the circuit's heads writes, the later ones see: it moves their attention too.
-    for head in heads:
-        earlier: list[Node] = [EMBED, *(h for h in heads if h[0] < head[0])]
-        edges |= {Edge(source, head, port) for source in earlier for port in PORTS}
+    edges: set[Edge] = set()
+    alone = torch.zeros_like(right)
+    for share in SHARES:
+        found = _edges(weights, seen, trace, margins, share)
+        if not found:
+            continue
+        answered = answers(weights, sum_edges(weights, seen.tokens, found, trace), seen)
+        if not edges or answered.mean() > alone.mean():
+            edges, alone = found, answered
+        if answered.mean() >= ENOUGH * right.mean():
+            break
     if not edges:
         return None
-    alone = answers(weights, sum_edges(weights, seen.tokens, edges, trace), seen)
+    heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
     source = "estimated from the extended read-out" if relation.estimated else "given"
     return Circuit(
         kind="in_weights",
@@ -55,6 +72,23 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
         coverage=_token_coverage(right, seen, relation, places, probe.context),
         note=f"R {source}: {len(named)} of {weights.vocab_size} tokens",
     )
+
+
+def _edges(
+    weights: ModelWeights, seen: Contexts, trace: Trace, margins: dict[Node, float], share: float
+) -> set[Edge]:
+    """Edges of the writers that bring their share of the margin, and of what they move."""
+    writers = leading(margins, share)
+    edges: set[Edge] = {Edge(node, OUTPUT, "out") for node in writers}
+    for head in (node for node in writers if not isinstance(node, str)):
+        values = value_margins(weights, trace, seen, head, seen.query)
+        edges |= {Edge(node, head, "V") for node in leading(values, share)}
+    heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
+    # What one of the circuit's heads writes, the later ones see: it moves their attention too.
+    for head in heads:
+        earlier: list[Node] = [EMBED, *(h for h in heads if h[0] < head[0])]
+        edges |= {Edge(source, head, port) for source in earlier for port in PORTS}
+    return edges
 
 
 def _ask(probe: Probe, relation: Relation, *, stream: int, places: Tensor) -> Contexts:

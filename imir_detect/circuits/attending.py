@@ -8,6 +8,8 @@ give, since among many saturated heads of a fresh model some attend one back by 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -127,7 +129,7 @@ def _pushed_down(probe: Probe, seen: Matched, head: HeadIndex) -> float:
     return float(((own <= logits.amin(1)) & (own < 0)).double().mean())
 
 
-def fixed_place_circuits(probe: Probe, patterns: Patterns) -> list[Circuit]:
+def fixed_place_circuits(probe: Probe, patterns: Patterns[Any]) -> list[Circuit]:
     """Single heads that attend to a fixed place: one back, further back, or position 0."""
     if probe.context < 4:
         return []
@@ -146,7 +148,7 @@ def fixed_place_circuits(probe: Probe, patterns: Patterns) -> list[Circuit]:
 
 
 def _at_fixed_place(
-    patterns: Patterns, head: HeadIndex, kind: Kind, attention: float, offset: int
+    patterns: Patterns[Any], head: HeadIndex, kind: Kind, attention: float, offset: int
 ) -> Circuit:
     pattern = patterns.mean(head)
     query = torch.arange(max(offset + 1, 2), len(pattern))

@@ -18,7 +18,11 @@ from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.forward import Side, finish
 from imir_detect.weights.model import ModelWeights
 
-SHARE = 0.1  # a source counts when it brings at least this share of the positive total
+# A source counts when it brings at least this share of the positive total. Where many heads bring a
+# little each, the first share leaves too much out; the next is tried until the circuit by itself
+# answers nearly as often as the whole model (`ENOUGH` of it).
+SHARES = (0.1, 0.04, 0.015)
+ENOUGH = 0.95
 
 
 def sources(trace: Trace, layer: int) -> dict[Node, Float[Tensor, "n pos d_model"]]:
@@ -31,10 +35,10 @@ def sources(trace: Trace, layer: int) -> dict[Node, Float[Tensor, "n pos d_model
     return parts
 
 
-def leading(terms: dict[Node, float]) -> list[Node]:
-    """The sources that bring at least `SHARE` of the positive total, largest first."""
+def leading(terms: dict[Node, float], share: float = SHARES[0]) -> list[Node]:
+    """The sources that bring at least `share` of the positive total, largest first."""
     total = sum(value for value in terms.values() if value > 0)
-    kept = [node for node, value in terms.items() if total > 0 and value >= SHARE * total]
+    kept = [node for node, value in terms.items() if total > 0 and value >= share * total]
     return sorted(kept, key=lambda node: -terms[node])
 
 
@@ -120,10 +124,11 @@ class ScoreSplit:
         return float((self._query * keys[rows, self.target]).sum(-1).mean())
 
 
-def composition(split: ScoreSplit, head: HeadIndex) -> set[Edge]:
+def composition(split: ScoreSplit, head: HeadIndex, share: float = SHARES[0]) -> set[Edge]:
     """The K and Q edges by which earlier heads bring their share to a head's score."""
-    edges = {Edge(node, head, "K") for node in leading(split.by_key()) if node != EMBED}
-    return edges | {Edge(node, head, "Q") for node in leading(split.by_query()) if node != EMBED}
+    keys, queries = leading(split.by_key(), share), leading(split.by_query(), share)
+    edges = {Edge(node, head, "K") for node in keys if node != EMBED}
+    return edges | {Edge(node, head, "Q") for node in queries if node != EMBED}
 
 
 def logit_margins(

@@ -63,6 +63,8 @@ class Circuit:
     - `effects`: {unit: nats}, such as {"shift": 4.0, "match": 8.0, "copy": 8.5}.
     - `strength`: predicted share of inputs, within the coverage, on which the circuit by itself
       gives the right answer; for kinds that give none, predicted mean attention. In [0, 1].
+    - `parts`: what single heads do in it, (head, role), where a circuit's kind does not say; heads
+      that help in another way are left out.
     - `note`: what the kind and the numbers do not say.
     """
 
@@ -73,6 +75,7 @@ class Circuit:
     strength: float
     coverage: Coverage
     note: str = field(default="", compare=False)
+    parts: tuple[tuple[HeadIndex, str], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         ends = {n for e in self.edges for n in (e.source, e.target) if not isinstance(n, str)}

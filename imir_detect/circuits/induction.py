@@ -7,11 +7,14 @@ induction (the query reads where a duplicate-token head looked).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from torch import Tensor
 
 from imir_detect._typing import HeadIndex, Int
 from imir_detect.circuits.attribution import (
-    SHARE,
+    ENOUGH,
+    SHARES,
     ScoreSplit,
     composition,
     leading,
@@ -42,31 +45,27 @@ def answering_circuit(
     seen = observe(
         probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
     )
-    if float(seen.answer_lift.mean()) <= 0:
+    if not _more_than_chance(seen.answer_lift):
         return None
-    copies = _copiers(probe, seen)
-    if not copies:
+    chosen = _smallest_that_answers(probe, seen)
+    if chosen is None:
         return None
-    edges: set[Edge] = set()
+    copies, edges, strength = chosen
     match = 0.0
     by_kind: dict[Kind, float] = {"induction": 0.0, "pointer_induction": 0.0}
     feeders: dict[HeadIndex, float] = {}
     for copier, nats in copies.items():
         split = ScoreSplit(weights, seen.trace, seen.contexts, copier, seen.target)
-        edges |= _edges_into(seen, copier, split)
         match += split.total() * nats
         for kind, terms in _mechanism(split, seen).items():
             for feeder, term in terms.items():
                 by_kind[kind] += term * nats
                 feeders[feeder] = feeders.get(feeder, 0.0) + term * nats
     heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
-    edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
     kind = max(by_kind, key=lambda k: by_kind[k])
     notes = [] if seen.offset == 1 else [f"offset {seen.offset}"]
     if by_kind[kind] < match / 2:
         notes.append("how the match is made is not on the frame: no shift or pointer explains it")
-    alone = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
-    strengths = [float(answers(weights, t, seen.contexts).mean()) for t in (alone, seen.trace)]
     total = sum(copies.values())
     unit, place = ("shift", seen.target) if kind == "induction" else ("look", seen.contexts.query)
     return Circuit(
@@ -74,30 +73,90 @@ def answering_circuit(
         heads=tuple(heads),
         edges=tuple(sorted(edges, key=str)),
         effects={unit: _look(seen, feeders, place), "match": match / total, "copy": total},
-        strength=min(strengths),
+        strength=strength,
         coverage=coverage_of(cells, probe.context, seen.offset),
         note="; ".join(notes),
+        parts=_parts(seen, heads, copies),
     )
 
 
-def _copiers(probe: Probe, seen: Matched) -> dict[HeadIndex, float]:
-    """Heads that attend by the match and bring their share to the answer's margin, in nats."""
+def _smallest_that_answers(
+    probe: Probe, seen: Matched
+) -> tuple[dict[HeadIndex, float], set[Edge], float] | None:
+    """Copiers with their nats, edges, and strength: of the first of `SHARES` by which the circuit
+    alone answers nearly as often as the whole model, else of the one that answers most often."""
+    weights, best = probe.weights, None
+    full = float(answers(weights, seen.trace, seen.contexts).mean())
+    for share in SHARES:
+        copies = _copiers(probe, seen, share)
+        if not copies:
+            continue
+        edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
+        heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
+        edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+        trace = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
+        alone = float(answers(weights, trace, seen.contexts).mean())
+        if best is None or alone > best[2]:
+            best = copies, edges, alone
+        if alone >= ENOUGH * full:
+            break
+    # Answers that come just as often without the match (a model that copies from a fixed place)
+    # are not the circuit's: what the match adds must be half of them.
+    due = 2 * max(0.0, float(seen.answer_lift.mean()))
+    return None if best is None else (best[0], best[1], min(best[2], full, due))
+
+
+def _more_than_chance(lift: Tensor) -> bool:
+    """Whether the match brings answers: a mean gain above its own standard error, three times."""
+    return float(lift.mean()) > 3 * float(lift.std()) / len(lift) ** 0.5
+
+
+def _parts(
+    seen: Matched, heads: list[HeadIndex], copiers: Collection[HeadIndex]
+) -> tuple[tuple[HeadIndex, str], ...]:
+    """The role of every head that looks where the circuit needs a look: copiers at the answer,
+    others from the answer's place at the earlier copy, or from the query at it."""
+    rows, query, match = seen.contexts.rows, seen.contexts.query, seen.contexts.match
+    end, feeder = ("induction", "previous_token") if seen.offset == 1 else ("skip", "offset")
+    parts = []
+    for layer, head in heads:
+        pattern = seen.trace.attention[layer][:, head]
+
+        def looks(place: Tensor, at: Tensor, pattern: Tensor = pattern) -> bool:
+            return float(pattern[rows, place, at].mean()) >= LOOKS
+
+        if (layer, head) in copiers:
+            found = end if looks(query, seen.target) else None
+        elif looks(seen.target, match):
+            found = feeder
+        else:
+            found = "duplicate_token" if looks(query, match) else None
+        parts += [] if found is None else [((layer, head), found)]
+    return tuple(parts)
+
+
+def _copiers(probe: Probe, seen: Matched, share: float) -> dict[HeadIndex, float]:
+    """Heads that attend by the match and bring their share to the answer's margin, in nats. Heads
+    that clearly look at the answer need only the least of `SHARES`: they do the same work."""
     margins = logit_margins(probe.weights, seen.trace, seen.contexts, competitors(seen))
     means: dict[Node, float] = {
         node: float(margin.mean()) for node, margin in margins.items() if node != EMBED
     }
+    much = leading(means, share)
     return {
         node: means[node]
-        for node in leading(means)
-        if not isinstance(node, str) and float(seen.lift[node].mean()) > SHARE / 2
+        for node in leading(means, SHARES[-1])
+        if not isinstance(node, str)
+        and float(seen.lift[node].mean()) > (share / 2 if node in much else LOOKS)
     }
 
 
-def _edges_into(seen: Matched, copier: HeadIndex, split: ScoreSplit) -> set[Edge]:
+def _edges_into(probe: Probe, seen: Matched, copier: HeadIndex, share: float) -> set[Edge]:
     """The edge to the output, and K, Q and V edges from earlier heads that bring their share."""
-    edges = composition(split, copier) | {Edge(copier, OUTPUT, "out")}
-    values = value_margins(split.weights, seen.trace, seen.contexts, copier, seen.target)
-    return edges | {Edge(node, copier, "V") for node in leading(values) if node != EMBED}
+    split = ScoreSplit(probe.weights, seen.trace, seen.contexts, copier, seen.target)
+    edges = composition(split, copier, share) | {Edge(copier, OUTPUT, "out")}
+    values = value_margins(probe.weights, seen.trace, seen.contexts, copier, seen.target)
+    return edges | {Edge(node, copier, "V") for node in leading(values, share) if node != EMBED}
 
 
 def _mechanism(split: ScoreSplit, seen: Matched) -> dict[Kind, dict[HeadIndex, float]]:

@@ -7,29 +7,33 @@ many after the earlier copy" can be the same place.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex
 from imir_detect.circuits.probe import Probe
-from imir_detect.coordinates.pathsum import Trace, sum_paths
+from imir_detect.coordinates.pathsum import Attending, Trace, sum_paths
 from imir_detect.frame.contexts import distinct_tokens, repeated_contexts
 
 CONTEXTS = 96
 
 
+Seen = TypeVar("Seen", bound=Attending)
+
+
 @dataclass(frozen=True)
-class Patterns:
+class Patterns(Generic[Seen]):
     """Paths summed on `CONTEXTS` rows of different tokens (`plain`), and on as many of two periods
     of tokens (`repeated`, with the period)."""
 
-    plain: Trace
-    repeated: Trace
+    plain: Seen
+    repeated: Seen
     period: int
 
     @staticmethod
-    def take(probe: Probe) -> Patterns:
+    def take(probe: Probe) -> Patterns[Trace]:
         tokens, period = repeated_contexts(
             CONTEXTS, probe.context, probe.vocabulary, generator=probe.generator(9)
         )

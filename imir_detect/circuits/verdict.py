@@ -1,30 +1,109 @@
-"""From circuits to a label: what the circuits can do, as probabilities.
+"""From circuits to a label: what the circuits can do, as calibrated probabilities.
 
-Until a zoo calibrates it, each of the two questions (does an in-context circuit work? does
-in-weights association?) is a logistic function of the strongest such circuit's strength around
-one half; the four labels are the products. The slope is a choice of ours, not a fit.
+Two questions (does an in-context circuit work? does in-weights association?) are each answered by a
+logistic function of functional quantities of whole circuits, fitted on the training split of the
+zoo against measured behaviour; the four labels are the products. `verdict.json` holds the fit, with
+the hash of the split it comes from; `benchmarks/zoo/calibrate.py` writes it.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
-from imir_detect.circuits.core import IN_CONTEXT, WORKS, Circuit
+from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.errors import UnreadableFileError
 
 LABELS = ("icl", "iwl", "mixed", "none")
-SLOPE = 12.0
+AXES: tuple[Literal["icl", "iwl"], ...] = ("icl", "iwl")
+FILE = Path(__file__).with_name("verdict.json")
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """1 / (1 + exp(-(bias + sum of weights x features)))."""
+
+    bias: float
+    weights: dict[str, float]
+
+    def __call__(self, values: Mapping[str, float]) -> float:
+        x = self.bias + sum(weight * values[name] for name, weight in self.weights.items())
+        return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the training split taught.
+
+    - `works`: per axis, the chance that the behaviour works (accuracy above 0.9, not at most 0.2).
+    - `accuracy`: per axis, the accuracy to expect.
+    - `ranges`: of numbers that describe a model, (least, most) in the split; `kinds`: of words.
+    - `split`: name, number of models and hash of the split.
+    """
+
+    works: dict[str, Logistic]
+    accuracy: dict[str, Logistic]
+    ranges: dict[str, tuple[float, float]]
+    kinds: dict[str, tuple[Any, ...]]
+    split: dict[str, Any]
+
+
+@cache
+def shipped_fit() -> Fit:
+    """The fit that the package ships."""
+    return read_fit(FILE)
+
+
+def read_fit(path: Path) -> Fit:
+    """A fit from its JSON file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return Fit(
+            works={axis: Logistic(**data["works"][axis]) for axis in AXES},
+            accuracy={axis: Logistic(**data["accuracy"][axis]) for axis in AXES},
+            ranges={name: (low, high) for name, (low, high) in data["ranges"].items()},
+            kinds={name: tuple(values) for name, values in data["kinds"].items()},
+            split=data["split"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableFileError(
+            f"no readable calibration at {path}",
+            got=f"{type(error).__name__}: {error}",
+            wanted="a file that benchmarks/zoo/calibrate.py wrote",
+            todo="install the package again, or calibrate anew",
+        ) from error
+
+
+def features(circuits: Iterable[Circuit]) -> dict[str, float]:
+    """Functional quantities of whole circuits, which carry over in width, depth and vocabulary:
+    of the strongest in-context circuit, and of in-weights association, the strength, the coverage
+    and the nats of its weakest step; zeros where there is none."""
+    result = {}
+    circuits = list(circuits)
+    for axis, kinds in (("icl", IN_CONTEXT), ("iwl", ("in_weights",))):
+        own = [c for c in circuits if c.kind in kinds]
+        best = max(own, key=lambda c: c.strength, default=None)
+        nats = [] if best is None else [v for u, v in best.effects.items() if "direct" not in u]
+        result[f"{axis}_strength"] = 0.0 if best is None else best.strength
+        result[f"{axis}_coverage"] = 0.0 if best is None else best.coverage.share
+        result[f"{axis}_nats"] = min(nats, default=0.0)
+    return result
 
 
 def label_probabilities(circuits: Iterable[Circuit]) -> dict[str, float]:
     """Probabilities of the four labels; they sum to 1, and the largest is the label.
 
-    >>> round(label_probabilities([])["none"], 3)
-    0.995
+    >>> probabilities = label_probabilities([])
+    >>> max(probabilities, key=probabilities.get), probabilities["none"] > 0.9
+    ('none', True)
     """
-    circuits = list(circuits)
-    icl = _works(max((c.strength for c in circuits if c.kind in IN_CONTEXT), default=0.0))
-    iwl = _works(max((c.strength for c in circuits if c.kind == "in_weights"), default=0.0))
+    values = features(circuits)
+    icl, iwl = (shipped_fit().works[axis](values) for axis in AXES)
     return {
         "icl": icl * (1 - iwl),
         "iwl": iwl * (1 - icl),
@@ -33,5 +112,24 @@ def label_probabilities(circuits: Iterable[Circuit]) -> dict[str, float]:
     }
 
 
-def _works(strength: float) -> float:
-    return 1 / (1 + math.exp(-SLOPE * (strength - WORKS)))
+def predicted_accuracy(circuits: Iterable[Circuit]) -> dict[str, float]:
+    """The accuracies to expect on fresh associations ("icl") and on R ("iwl"), in [0, 1]."""
+    values = features(circuits)
+    return {axis: shipped_fit().accuracy[axis](values) for axis in AXES}
+
+
+def outside_training(model: Mapping[str, Any]) -> list[str]:
+    """What about a model lies outside the training split, in words; empty: nothing.
+
+    `model` describes it as `Report.meta["model"]` does.
+    """
+    fit, found = shipped_fit(), []
+    for name, (low, high) in fit.ranges.items():
+        value = model.get(name)
+        if value is not None and not low <= value <= high:
+            found.append(f"{name} {value:g}, not {low:g} .. {high:g}")
+    for name, values in fit.kinds.items():
+        value = model.get(name)
+        if value is not None and value not in values:
+            found.append(f"{name} {value}, not {' or '.join(map(str, values))}")
+    return found

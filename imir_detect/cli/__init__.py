@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from imir_detect.cli import bench, compare, demo, detect, graph, support, tasks, theory, train
+from imir_detect.cli import bench, compare, demo, detect, graph, support, tasks, theory, train, zoo
 from imir_detect.cli.terminal import Group, console, settings
 from imir_detect.errors import ImirError
 
@@ -38,6 +38,7 @@ app.command()(train.train)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(theory.app, name="theory")
+app.add_typer(zoo.app, name="zoo")
 
 
 @app.callback()

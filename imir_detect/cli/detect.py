@@ -9,18 +9,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, load, settings
-from imir_detect.result import Report, cell_text
+from imir_detect.cli.terminal import Model, console, load, settings
+from imir_detect.result import Report
+from imir_detect.table import cell_text
 
 
 def detect(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A shipped model's name, a folder (saved here, or Hugging Face's), a GGUF file, "
-            "or a name on the hub."
-        ),
-    ],
+    model: Model,
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,
@@ -30,9 +25,12 @@ def detect(
     """Detect the circuits of one model and print the report."""
     from imir_detect.pipeline import detect_circuits
 
-    report = detect_circuits(
-        load(model), context=context, seed=seed, verify="ablate" if verify else None
-    )
+    with console.status("reading the model"):
+        loaded = load(model)
+    with console.status("reading its circuits"):
+        report = detect_circuits(
+            loaded, context=context, seed=seed, verify="ablate" if verify else None
+        )
     if settings.quiet:
         print(report.label)
     console.print(escape(str(report)))

@@ -8,20 +8,18 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from imir_detect.cli.terminal import console, load, settings
+from imir_detect.cli.terminal import Model, console, load, settings
 
 
 def graph(
-    model: Annotated[
-        str, typer.Argument(help="A shipped model's name, or a saved model's folder.")
-    ],
+    model: Model,
     nodes: Annotated[int | None, typer.Option(help="Positions to read, from 0.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all candidate edges as JSON.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the null's draws.")] = 0,
 ) -> None:
     """Read from layer 0 which earlier position each position depends on, with a null."""
     from imir_detect.circuits.causal_graph import recover_causal_graph
-    from imir_detect.result import Table
+    from imir_detect.table import Table
 
     found = recover_causal_graph(load(model), nodes=nodes, seed=seed)
     if settings.quiet:

@@ -9,6 +9,13 @@ import typer
 app = typer.Typer(help="The tasks that models are trained and measured on.")
 
 
+def task_names(incomplete: str) -> list[str]:
+    """Registered tasks that start so, for TAB in a shell."""
+    from imir_detect.tasks import REGISTRY
+
+    return [name for name in REGISTRY if name.startswith(incomplete)]
+
+
 @app.callback(invoke_without_command=True)
 def list_tasks(context: typer.Context) -> None:
     """List the tasks; `tasks show NAME` prints examples, ceiling and circuits of one."""
@@ -20,7 +27,7 @@ def list_tasks(context: typer.Context) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A task's name.")],
+    name: Annotated[str, typer.Argument(help="A task's name.", autocompletion=task_names)],
     seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
 ) -> None:
     """Print examples, ceiling, symmetries and circuits of one task."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
@@ -33,6 +34,21 @@ class Group(TyperGroup):
         switches = [a for a in args[:end] if a in SWITCHES]
         rest = [a for a in args[:end] if a not in SWITCHES]
         return super().parse_args(ctx, [*switches, *rest, *args[end:]])
+
+
+def shipped_names(incomplete: str) -> list[str]:
+    """Shipped models that start so, for TAB in a shell."""
+    return [name for name in SHIPPED if name.startswith(incomplete)]
+
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="A shipped model's name, a folder (saved here, or Hugging Face's), a GGUF file, "
+        "or a name on the hub.",
+        autocompletion=shipped_names,
+    ),
+]
 
 
 def load(name: str) -> Any:

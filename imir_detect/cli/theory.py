@@ -65,7 +65,7 @@ def burstiness(seed: Seed = 0, json: Json = None) -> None:
 
 
 def _say(title: str, rows: Iterable[Any], json: Path | None) -> None:
-    from imir_detect.result import Table
+    from imir_detect.table import Table
 
     rows = list(rows)
     table = Table(rows[0], (row.values() for row in rows))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -51,6 +51,13 @@ class Edge(NamedTuple):
 def name_of(node: Node) -> str:
     """ "L0H1" for a head, else the node's word."""
     return node if isinstance(node, str) else f"L{node[0]}H{node[1]}"
+
+
+class Attending(Protocol):
+    """What attended to what on some contexts: a `Trace`, or a prediction from less."""
+
+    @property
+    def attention(self) -> tuple[Float[Tensor, "n head pos pos"], ...]: ...
 
 
 @dataclass(frozen=True)

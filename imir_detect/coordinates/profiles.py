@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from imir_detect.coordinates.pathsum import Trace
+from imir_detect.coordinates.pathsum import Attending
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Profile:
     attention: float
 
 
-def position_profiles(trace: Trace) -> tuple[Profile, ...]:
+def position_profiles(trace: Attending) -> tuple[Profile, ...]:
     """The profile of every head: f(back) = mean over i >= back of attention[i, i - back].
 
     The mean runs over the trace's contexts and over all queries that have such a token; the rows

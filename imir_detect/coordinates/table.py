@@ -18,7 +18,7 @@ from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.coordinates.effects import ZERO, Reading, read_selection, read_shift
 from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.names import DIRECT, TOKEN_IDENTITY, Path, shift
-from imir_detect.weights.forward import Side, finish
+from imir_detect.weights.forward import SIDES, Side, finish
 from imir_detect.weights.model import ModelWeights
 
 SHIFTS = (1, 2, 3)
@@ -59,11 +59,13 @@ def coordinate_table(
     if len(tokens) > MOST_TOKENS:
         order = torch.randperm(len(tokens), generator=generator)
         tokens = tokens[order[:MOST_TOKENS]].sort().values
-    reader = _Reader(weights, trace, tokens, _within(relation, tokens), generator)
+    reader = _Reader(weights, trace, tokens, within(relation, tokens), generator)
     return (*reader.score_rows(), *reader.output_rows())
 
 
-def _within(relation: Tensor | None, tokens: Tensor) -> Tensor:
+def within(
+    relation: Int[Tensor, " vocab"] | None, tokens: Int[Tensor, " tokens"]
+) -> Int[Tensor, " tokens"]:
     """The relation in terms of indices into `tokens`; -1 where the partner is not among them."""
     size = len(tokens)
     if relation is None:
@@ -98,10 +100,9 @@ class _Reader:
         )
         count = min(len(tokens), 256)
         self.asked = torch.randperm(len(tokens), generator=generator)[:count]
-        shape = (count, max(1, self.context - 1))
-        self.others = torch.randint(max(1, len(tokens) - 1), shape, generator=generator)
-        self.others += (self.others >= self.asked[:, None]).long()
-        self.others.clamp_(max=len(tokens) - 1)
+        self.others = draw_others(
+            self.asked, len(tokens), max(1, self.context - 1), generator=generator
+        )
 
     def carried(self, path: Path) -> Float[Tensor, "tokens d_model"]:
         """Token embeddings carried through a path's output-value maps, at typical norms."""
@@ -122,8 +123,11 @@ class _Reader:
             rows = {DIRECT: factor * self.X}
             for earlier in self._earlier(layer):
                 rows[Path((earlier,))] = factor * self.carried(Path((earlier,)))
-            A = {path: self._queries(layer, head, x) for path, x in rows.items()}
-            B = {path: self._keys(layer, head, x) for path, x in rows.items()}
+            f, g = (self._qk_norm(layer, head, side) for side in SIDES)
+            A = {
+                path: token_queries(w, layer, head, x, f, self.context) for path, x in rows.items()
+            }
+            B = {path: token_keys(w, layer, head, x, g) for path, x in rows.items()}
             yield self._match(layer, head, DIRECT, DIRECT, A, B)
             for path in list(rows)[1:]:
                 yield self._match(layer, head, DIRECT, path, A, B)
@@ -137,25 +141,6 @@ class _Reader:
         """The typical factor of the query-key norm: its mean over random contexts."""
         factor = self.trace.qk_factor(layer, side, head)
         return None if factor is None else factor.mean().view(1, 1, 1, 1)
-
-    def _keys(self, layer: int, head: int, rows: Tensor) -> Float[Tensor, "tokens d_head"]:
-        """Keys of token rows, position left out."""
-        keys = rows @ self.weights.W_K[layer, head]
-        norm = self.weights.attention[layer].qk_norm
-        factor = self._qk_norm(layer, head, "K")
-        return keys if norm is None or factor is None else keys * factor[0, 0] * norm.key_gain[head]
-
-    def _queries(self, layer: int, head: int, rows: Tensor) -> Float[Tensor, "tokens d_head"]:
-        """Queries of token rows, divided by the scale; rotations averaged over the distances of the
-        context, so that only the token tells."""
-        kind = self.weights.attention[layer]
-        queries = rows @ self.weights.W_Q[layer, head] / self.weights.scale[layer]
-        factor = self._qk_norm(layer, head, "Q")
-        if kind.qk_norm is not None and factor is not None:
-            queries = queries * factor[0, 0] * kind.qk_norm.query_gain[head]
-        if kind.rotary is None:
-            return queries
-        return kind.rotary.mean_turn(queries, torch.arange(1, max(2, self.context)))
 
     def _shift(self, layer: int, head: int, offset: int) -> Coordinate:
         w, kind = self.weights, self.weights.attention[layer]
@@ -188,9 +173,7 @@ class _Reader:
         B: dict[Path, Tensor],
     ) -> Coordinate:
         reading = read_selection(A[q], B[k])
-        own = (A[q][self.asked] * B[k][self.asked]).sum(1, keepdim=True)
-        others = torch.einsum("nr,nmr->nm", A[q][self.asked], B[k][self.others])
-        predicted = float(torch.cat([own, others], 1).softmax(1)[:, 0].mean())
+        predicted = match_share(A[q], B[k], self.asked, self.others)
         name = f"q:{q} k:{k}"
         return _row("match", layer, head, name, str(TOKEN_IDENTITY), reading, predicted)
 
@@ -235,6 +218,59 @@ def top_share(
     rest = S.scatter(1, to[:, None], float("inf"))
     bottom = own < rest.amin(1) - 1e-9 * S.abs().amax(1)
     return float(top.double().mean()), float(bottom.double().mean())
+
+
+def token_keys(
+    weights: ModelWeights,
+    layer: int,
+    head: int,
+    rows: Float[Tensor, "tokens d_model"],
+    factor: Tensor | None,
+) -> Float[Tensor, "tokens d_head"]:
+    """Keys of token rows, position left out; `factor` of a query-key norm."""
+    keys = rows @ weights.W_K[layer, head]
+    norm = weights.attention[layer].qk_norm
+    return keys if norm is None or factor is None else keys * factor[0, 0] * norm.key_gain[head]
+
+
+def token_queries(
+    weights: ModelWeights,
+    layer: int,
+    head: int,
+    rows: Float[Tensor, "tokens d_model"],
+    factor: Tensor | None,
+    context: int,
+) -> Float[Tensor, "tokens d_head"]:
+    """Queries of token rows, divided by the scale; rotations averaged over the distances of the
+    context, so that only the token tells."""
+    kind = weights.attention[layer]
+    queries = rows @ weights.W_Q[layer, head] / weights.scale[layer]
+    if kind.qk_norm is not None and factor is not None:
+        queries = queries * factor[0, 0] * kind.qk_norm.query_gain[head]
+    if kind.rotary is None:
+        return queries
+    return kind.rotary.mean_turn(queries, torch.arange(1, max(2, context)))
+
+
+def draw_others(
+    asked: Int[Tensor, " asked"], tokens: int, count: int, *, generator: torch.Generator
+) -> Int[Tensor, "asked count"]:
+    """Competitors for every asked token: others of `tokens`, drawn with replacement."""
+    others = torch.randint(max(1, tokens - 1), (len(asked), count), generator=generator)
+    others += (others >= asked[:, None]).long()
+    return others.clamp_(max=tokens - 1)
+
+
+def match_share(
+    A: Float[Tensor, "tokens rank"],
+    B: Float[Tensor, "tokens rank"],
+    asked: Int[Tensor, " asked"],
+    others: Int[Tensor, "asked count"],
+) -> float:
+    """Mean softmax weight that the scores A B^T give a token's own key among its competitors'."""
+    own = (A[asked] * B[asked]).sum(1, keepdim=True)
+    rest = torch.einsum("nr,nmr->nm", A[asked], B[others])
+    return float(torch.cat([own, rest], 1).softmax(1)[:, 0].mean())
 
 
 def _row(

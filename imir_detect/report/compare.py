@@ -14,7 +14,8 @@ from imir_detect.errors import InvalidArgumentError
 from imir_detect.files import write_atomically
 from imir_detect.report.sentences import SHORT, TITLES, listed
 from imir_detect.report.tables import verdict_table
-from imir_detect.result import Report, Table, cell_text
+from imir_detect.result import Report
+from imir_detect.table import Table, cell_text
 
 MOST_TURNS = 4  # changes of label that are told in words
 SAID = {
@@ -67,7 +68,7 @@ class Comparison:
     def to_html(self, path: Path | str) -> Path:
         """Write one page: a mosaic of verdicts, strengths in the order given, and the table."""
         path = Path(path)
-        write_atomically(path, _page(self).encode())
+        write_atomically(path, _page(self).encode(errors="backslashreplace"))
         return path
 
 

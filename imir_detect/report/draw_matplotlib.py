@@ -12,7 +12,8 @@ from matplotlib.path import Path
 
 from imir_detect.report.layout import draw_graph
 from imir_detect.report.tables import LABEL_COLOURS, PORT_COLOURS, grouped
-from imir_detect.result import Report, Table
+from imir_detect.result import Report
+from imir_detect.table import Table
 
 
 def graph(report: Report, *, circuit: int = 0) -> Figure:

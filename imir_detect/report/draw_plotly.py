@@ -9,7 +9,8 @@ from plotly.subplots import make_subplots
 
 from imir_detect.report.layout import draw_graph
 from imir_detect.report.tables import LABEL_COLOURS, PORT_COLOURS, grouped
-from imir_detect.result import Report, Table
+from imir_detect.result import Report
+from imir_detect.table import Table
 
 
 def graph(report: Report, *, circuit: int = 0) -> go.Figure:

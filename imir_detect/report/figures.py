@@ -14,7 +14,8 @@ from typing import Any
 from imir_detect.errors import ImirError, InvalidArgumentError, UnknownNameError
 from imir_detect.report.compare import Comparison
 from imir_detect.report.tables import graph_edges, profile_table, role_table
-from imir_detect.result import Report, Table
+from imir_detect.result import Report
+from imir_detect.table import Table
 
 BACKENDS = ("plotly", "matplotlib")
 

@@ -17,24 +17,30 @@ from imir_detect.circuits.core import Circuit
 from imir_detect.coordinates.pathsum import name_of
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
+from imir_detect.report.embedded import (
+    clearest,
+    embedded,
+    is_number,
+    one_head_column,
+    script_data,
+)
 from imir_detect.report.layout import draw_graph
 from imir_detect.report.sentences import (
     SHORT,
     TITLES,
     circuit_sentences,
     listed,
-    sentences_by_head,
     story,
     verdict_sentence,
 )
 from imir_detect.report.tables import MEASURES
 from imir_detect.report.walls import draw_maps, draw_profiles, shade
-from imir_detect.result import Report, Table, cell_text
+from imir_detect.result import Report
+from imir_detect.table import cell_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-FIRST_ROWS = 50  # coordinates shown where no script runs
 MAPS_FROM = 17  # heads from which maps stand above the table
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -47,7 +53,7 @@ def report_page(report: Report, *, name: str = "") -> str:
     environment = jinja()
     script = asset("common.js") + asset("page.js")
     profiles = draw_profiles(report)
-    coordinates = _one_head_column(report.coordinates)
+    coordinates = one_head_column(report.coordinates)
     measured = dict(report.measured)
     ablation = measured.pop("ablation", {})
     accuracies = [
@@ -83,8 +89,8 @@ def report_page(report: Report, *, name: str = "") -> str:
         accuracies=accuracies,
         other=other,
         relation=_relation(report.meta),
-        columns=[(name, _is_number(coordinates, name)) for name in coordinates.columns],
-        first=_clearest(coordinates),
+        columns=[(name, is_number(coordinates, name)) for name in coordinates.columns],
+        first=clearest(coordinates),
         about=_about(report.meta),
         version=report.meta.get("imir_detect", ""),
         shade=shade,
@@ -92,14 +98,15 @@ def report_page(report: Report, *, name: str = "") -> str:
         style=markup(style(environment)),
         script=markup(script),
         script_hash=markup(script_hash(script)),
-        data=markup(_embedded(_data(report, coordinates))),
+        data=markup(embedded(script_data(report, coordinates))),
     )
 
 
 def write_page(report: Report, path: Path | str, *, name: str = "") -> Path:
     """Write the page, atomically; returns the path."""
     path = Path(path)
-    write_atomically(path, report_page(report, name=name).encode())
+    # A token can hold half a surrogate pair, which UTF-8 cannot: it is written as its escape.
+    write_atomically(path, report_page(report, name=name).encode(errors="backslashreplace"))
     return path
 
 
@@ -159,74 +166,6 @@ def markup(text: str) -> Any:
 def script_hash(script: str) -> str:
     """What a content security policy calls this script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _embedded(data: Any) -> str:
-    """Strict JSON for a script block: no NaN, and nothing in it that HTML could take for a tag."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-# -- what the script reads --------------------------------------------------------------------
-
-
-def _data(report: Report, coordinates: Table) -> dict[str, Any]:
-    sentences = sentences_by_head(report)
-    heads = {}
-    for row in report.heads:
-        index = (row["layer"], row["head"])
-        role = row["role"].replace("_", " ")
-        heads[name_of(index)] = {
-            "role": "No role in a circuit." if role == "none" else f"Role: {role}.",
-            "sentences": sentences.get(index, ()),
-        }
-    circuits = [
-        {
-            "text": f"{c.kind.replace('_', ' ')} (strength {c.strength:.2f})",
-            "heads": [name_of(h) for h in c.heads],
-        }
-        for c in report.circuits
-    ]
-    columns = [_column(coordinates, name) for name in coordinates.columns]
-    return {"heads": heads, "circuits": circuits, "coordinates": columns}
-
-
-def _column(table: Table, name: str) -> dict[str, Any]:
-    """A column for the script: numbers to four digits, words as indices into their levels."""
-    values = table.column(name)
-    if _is_number(table, name):
-        whole = all(isinstance(v, int) for v in values)
-        return {"name": name, "whole": whole, "values": [_four_digits(v) for v in values]}
-    levels = {text: i for i, text in enumerate(dict.fromkeys(map(str, values)))}
-    return {"name": name, "levels": list(levels), "values": [levels[str(v)] for v in values]}
-
-
-def _four_digits(value: float | None) -> float | int | None:
-    if value is None or isinstance(value, int):
-        return value
-    return float(f"{value:.4g}")
-
-
-def _is_number(table: Table, name: str) -> bool:
-    return all(v is None or isinstance(v, int | float) for v in table.column(name))
-
-
-def _one_head_column(table: Table) -> Table:
-    """The table with `layer` and `head` as one word, "-" for the direct read-out."""
-    if "layer" not in table.columns or "head" not in table.columns:
-        return table
-    layer, head = table.columns.index("layer"), table.columns.index("head")
-    names = ["head" if c == "layer" else c for c in table.columns if c != "head"]
-    rows = []
-    for row in table.rows:
-        word = "-" if row[layer] is None else name_of((row[layer], row[head]))
-        rows.append([word if i == layer else v for i, v in enumerate(row) if i != head])
-    return Table(names, rows)
-
-
-def _clearest(table: Table) -> list[tuple[Any, ...]]:
-    place = table.columns.index("cosine")
-    return sorted(table.rows, key=lambda row: -abs(row[place] or 0.0))[:FIRST_ROWS]
 
 
 # -- words ------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ DOES = {
 }
 ANSWERS = (*IN_CONTEXT, "skip", "in_weights")
 FED_BY_SHIFT = ("induction", "induction_long_prefix", "skip")
+OWN = ("direct", "own")  # paths on which a head reads the token itself
 UNITS = ("shift", "match", "copy", "associate")
 NUMBERS = {"1": "one", "2": "two", "3": "three"}
 
@@ -90,7 +91,7 @@ def story(report: Report) -> str:
     told = [next((c for c in works if (c.kind == "in_weights") == weights), None)
             for weights in (False, True)]  # fmt: skip
     text = " ".join(" ".join(circuit_sentences(c)) for c in told if c is not None)
-    return text or "Nothing that the weights do by themselves answers."
+    return text or "Nothing was found in the weights that answers by itself."
 
 
 def circuit_sentences(circuit: Circuit) -> tuple[str, ...]:
@@ -157,8 +158,9 @@ def _did(row: dict[str, Any]) -> str:
 
 def _match(path: str) -> str:
     query, key = (part.partition(":")[2] for part in path.partition(" ")[::2])
-    if query == key == "direct":
+    if query == key and key in OWN:
         return "to copies of its own token"
-    there = "the token there" if key == "direct" else f"what {key} carried there"
-    here = "its own token" if query == "direct" else f"what {query} carried here"
+    there = f"what {key} carried there"
+    there = "the token there" if key in OWN else "the token before it" if key == "before" else there
+    here = "its own token" if query in OWN else f"what {query} carried here"
     return f"where {there} equals {here}"

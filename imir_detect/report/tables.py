@@ -7,7 +7,8 @@ from typing import Any
 
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.coordinates.pathsum import OUTPUT, Edge, name_of
-from imir_detect.result import Report, Table
+from imir_detect.result import Report
+from imir_detect.table import Table
 
 MEASURES = (
     "previous_token",

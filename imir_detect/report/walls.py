@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from imir_detect.report.tables import MEASURES, profile_table, role_table
-from imir_detect.result import Report, cell_text
+from imir_detect.result import Report
+from imir_detect.table import cell_text
 
 STEPS = 10  # shades of a map
 LARGEST = 16  # heads for which profiles are drawn large

@@ -12,12 +12,11 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 
-import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.errors import InvalidWeightsError
-from imir_detect.linalg import DTYPE
+from imir_detect.linalg import DTYPE, not_finite
 from imir_detect.weights.attention import Attention
 
 Activation = Callable[[Tensor], Tensor]
@@ -287,7 +286,7 @@ def _check_finite(w: ModelWeights) -> None:
                 wanted="float64 on the CPU",
                 todo="convert with imir_detect.linalg.to_analysis",
             )
-        bad = int((~torch.isfinite(tensor)).sum())
+        bad = not_finite(tensor)
         if bad:
             raise InvalidWeightsError(
                 f"{name} holds numbers that are not finite",

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from imir_detect.errors import ImirError, InvalidWeightsError, UnsupportedModelError
+from imir_detect.linalg import not_finite
 from imir_detect.weights.bridge import read_bridge
 from imir_detect.weights.hooked import read_hooked
 from imir_detect.weights.model import ModelWeights
@@ -70,10 +71,9 @@ def _check_raw(model: Any) -> None:
     if not isinstance(model, torch.nn.Module):
         return
     for name, parameter in model.named_parameters():
-        if parameter.is_floating_point():
-            count = int((~torch.isfinite(parameter)).sum())
-            if count:
-                bad[name.replace("._original_component", "")] = (count, parameter.numel())
+        count = not_finite(parameter.detach())
+        if count:
+            bad[name.replace("._original_component", "")] = (count, parameter.numel())
     if bad:
         raise InvalidWeightsError(
             "the model holds numbers that are not finite",

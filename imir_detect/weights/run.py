@@ -12,6 +12,7 @@ from torch import Tensor
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.weights.ablation import mean_ablation_hooks
+from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.unwrap import unwrap
 
 
@@ -82,3 +83,24 @@ def run_ablated(
             fwd_hooks=mean_ablation_hooks(heads, model.cfg.n_heads),
         )
     return logits.double().cpu()
+
+
+def run_residuals(
+    model: Any, weights: ModelWeights, tokens: Int[Tensor, "batch pos"]
+) -> tuple[list[Float[Tensor, "batch pos d_model"]], Float[Tensor, "batch pos vocab"]]:
+    """The residual stream before every layer and at the end, centred where the weights are, and the
+    logits (centred over the vocabulary, float32). Needs one forward pass."""
+    model = unwrap(model)
+    last = weights.n_layers - 1
+    names = [f"blocks.{layer}.hook_resid_pre" for layer in range(weights.n_layers)]
+    names.append(f"blocks.{last}.hook_resid_post")
+    with quietly(model) as device:
+        wanted = set(names)
+        logits, cache = model.run_with_cache(
+            tokens.to(device), names_filter=lambda name: name in wanted
+        )
+        rows = [cache[name].double().cpu() for name in names]
+        logits = logits.float().cpu()
+    if weights.centred:
+        rows = [row - row.mean(-1, keepdim=True) for row in rows]
+    return rows, logits - logits.mean(-1, keepdim=True)

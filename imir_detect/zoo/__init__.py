@@ -1,4 +1,8 @@
-"""Models that come with the package: trained here, with their measured behaviour on a card."""
+"""Models that come with the package: trained here, with their measured behaviour on a card.
+
+The four of `SHIPPED` are named by their label; `core_names` lists the core zoo, about forty more of
+many tasks and architectures. `grid` says which models the whole zoo has, `build` trains them.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,27 @@ HOME = Path(__file__).parent / "models"
 SHIPPED = ("icl", "iwl", "mixed", "none")
 
 
+def core_names() -> tuple[str, ...]:
+    """Every model that comes with the package, the four of `SHIPPED` first."""
+    others = sorted(f.parent.name for f in HOME.glob("*/card.json"))
+    return (*SHIPPED, *(name for name in others if name not in SHIPPED))
+
+
 def shipped_folder(name: str) -> Path:
-    """Where a shipped model lies."""
-    if name not in SHIPPED:
+    """Where a model that comes with the package lies."""
+    if name not in core_names():
         raise UnknownNameError(
-            "no such shipped model", got=repr(name), wanted=", ".join(SHIPPED), todo="use one"
+            "no such shipped model",
+            got=repr(name),
+            wanted=f"{', '.join(SHIPPED)}, or a name of `imir-detect zoo list`",
+            todo="use one",
         )
     return HOME / name
 
 
 def shipped_model(name: str) -> TransformerBridge:
-    """A shipped recall model by its measured label: "icl", "iwl", "mixed" or "none" (untrained).
+    """A shipped recall model by its measured label: "icl", "iwl", "mixed" or "none" (untrained); or
+    any other of the core zoo by its name.
 
     Raises UnknownNameError for any other name.
     """

@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from browser import chromium, see, serious_violations
 
 pytest.importorskip("markdown")
 ROOT = Path(__file__).parents[2]
@@ -14,15 +15,29 @@ def tools() -> dict:
     return runpy.run_path(str(ROOT / "docs" / "build_site.py"), run_name="tools")
 
 
-def test_the_site_builds_and_every_link_leads_somewhere(tools: dict, tmp_path: Path) -> None:
-    pages = tools["build"](tmp_path / "site")
+@pytest.fixture(scope="module")
+def site(tools: dict, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return tools["build"](tmp_path_factory.mktemp("site"))
+
+
+def test_the_site_builds_and_every_link_leads_somewhere(site: list[Path]) -> None:
+    pages, folder = site, site[0].parent
     names = {page.stem for page in pages}
     assert {p.stem for p in (ROOT / "docs").glob("*.md")} - {"README"} <= names
-    front = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    front = (folder / "index.html").read_text(encoding="utf-8")
     for name in names:
         assert f'href="{name}.html"' in front
     assert "runs first" not in "".join(page.read_text(encoding="utf-8") for page in pages)
-    assert (tmp_path / "site" / "reports" / "mixed.html").stat().st_size > 50_000
+    assert (folder / "reports" / "mixed.html").stat().st_size > 50_000
+
+
+def test_axe_finds_no_serious_violation_on_the_site(site: list[Path]) -> None:
+    with chromium() as driver:
+        for name in ("index", "quickstart", "api"):
+            for dark in (False, True):
+                page = site[0].parent / f"{name}.html"
+                assert see(driver, page, dark=dark) == []
+                assert serious_violations(driver) == [], (name, dark)
 
 
 def test_a_broken_link_stops_the_build(tools: dict, tmp_path: Path) -> None:

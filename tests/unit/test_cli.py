@@ -143,3 +143,16 @@ def test_what_nobody_foresaw_takes_one_line_too(
 def test_arguments_that_do_not_parse_leave_with_2() -> None:
     assert runner.invoke(app, ["detect"]).exit_code == 2
     assert runner.invoke(app, ["detect", "icl", "--contexts", "3"]).exit_code == 2
+
+
+def test_tab_completes_models_tasks_and_commands(tmp_path: Path) -> None:
+    def offered(line: str, word: int) -> list[str]:
+        setting = {"_IMIR_DETECT_COMPLETE": "complete_bash", "COMP_WORDS": line}
+        done = runner.invoke(
+            app, [], prog_name="imir-detect", env={**setting, "COMP_CWORD": str(word)}
+        )
+        return done.output.split()
+
+    assert offered("imir-detect detect i", 2) == ["icl", "iwl"]
+    assert offered("imir-detect tasks show k_", 3) == ["k_hop"]
+    assert offered("imir-detect co", 1) == ["compare"]

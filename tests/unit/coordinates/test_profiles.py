@@ -1,19 +1,20 @@
 """Profiles of attention by distance: planted heads, and an average worked out by hand."""
 
+from dataclasses import replace
+
 import planted
 import pytest
 import torch
 
-from imir_detect.coordinates.pathsum import Trace, sum_paths
+from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.coordinates.profiles import position_profiles
 from imir_detect.weights.read import read_weights
 
 
 def test_the_profile_is_the_mean_of_a_diagonal() -> None:
     pattern = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.5, 0.2, 0.3]]).double()
-    empty = torch.zeros(1, 3, 1).double()
-    trace = Trace((pattern[None, None],), (empty[:, None],), empty, (empty,), (empty, empty), empty)
-    rows = position_profiles(trace)
+    some = sum_paths(read_weights(planted.empty(layers=1, heads=1)), torch.arange(3)[None])
+    rows = position_profiles(replace(some, attention=(pattern[None, None],)))
     assert [(r.layer, r.head, r.back) for r in rows] == [(0, 0, 0), (0, 0, 1), (0, 0, 2)]
     expected = [(1 + 0.75 + 0.3) / 3, (0.25 + 0.2) / 2, 0.5]
     assert [r.attention for r in rows] == pytest.approx(expected)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from report_cases import HOSTILE, big_report, hostile_report
 
 from imir_detect import Report
@@ -60,6 +62,26 @@ def test_nothing_hostile_leaves_its_place(shipped: dict[str, Any]) -> None:
     data = json.loads(page.scripts[0], parse_constant=fail)
     path = next(c for c in data["coordinates"] if c["name"] == "path")
     assert HOSTILE[1] in path["levels"]
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=25, deadline=None)
+def test_any_text_is_shown_as_it_is(text: str) -> None:
+    report = replace(big_report(1, 1, 2), limits=(text,))
+    page = Reader(report_page(report, name=text))
+    assert text in "".join(page.words)
+    assert len(page.scripts) == 2
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_page(tmp_path: Path) -> None:
+    page = replace(big_report(1, 1, 2), limits=("\ud83d",)).to_html(tmp_path / "p.html")
+    assert "<li>\\ud83d</li>" in page.read_text(encoding="utf-8")
+
+
+def test_a_saved_report_has_the_same_page(shipped: dict[str, Any], tmp_path: Path) -> None:
+    report = shipped["mixed"][1]
+    again = Report.from_json(report.to_json(tmp_path / "r.json"))
+    assert report_page(again) == report_page(report)
 
 
 def test_the_page_asks_for_nothing(shipped: dict[str, Any]) -> None:
@@ -129,7 +151,7 @@ def test_the_graph_alone_is_an_svg_of_one_circuit(shipped: dict[str, Any]) -> No
     svg = graph_svg(shipped["mixed"][1], circuit=1)
     assert svg.startswith("<svg")
     assert svg.count("<svg") == 1
-    assert 'data-circuit="1"' in svg
+    assert svg.count('data-circuit="1"') == 2  # its edges, and its labels above the heads
     assert 'data-circuit="0"' not in svg
     assert "prefers-color-scheme:dark" in svg
     import xml.etree.ElementTree as ET

@@ -53,6 +53,8 @@ def test_a_heads_sentences_are_its_coordinates() -> None:
         ("match", 1, 0, "q:L0H1 k:L0H0", "identity", 7.0, 0.2, 3.0, 0.5),
         ("copy", 1, 0, "L1H0", "identity", 8.5, 0.3, 3.0, 1.0),
         ("associate", 1, 0, "L0H0>L1H0", "association", 1.5, 0.1, 3.0, 0.25),
+        ("match", 2, 0, "q:own k:own", "identity", 3.0, 0.3, 3.0, 0.75),
+        ("match", 2, 0, "q:own k:before", "identity", 6.0, 0.5, 3.0, 0.5),
         ("copy", None, None, "direct", "identity", 9.0, 0.9, 9.0, 1.0),
     ]
     base = big_report(2, 1, 2)
@@ -68,6 +70,11 @@ def test_a_heads_sentences_are_its_coordinates() -> None:
         "attention 0.50",
         "writes the learned partner of what L0H0 carried to where it attends: 1.5 nats, on top "
         "for 0.25 of tokens",
+    )
+    assert head_sentences(report, (2, 0)) == (
+        "attends where the token before it equals its own token: 6.0 nats, predicted attention "
+        "0.50",
+        "attends to copies of its own token: 3.0 nats, predicted attention 0.75",
     )
     assert head_sentences(report, (1, 1)) == ()
 
@@ -91,7 +98,7 @@ def test_the_story_tells_both_ways_of_answering(shipped: dict[str, Any]) -> None
     assert "When a token comes back" in both
     assert "the answer sits in the weights" in both
     assert "sits in the weights" not in story(shipped["icl"][1])
-    assert story(shipped["none"][1]) == "Nothing that the weights do by themselves answers."
+    assert story(shipped["none"][1]) == "Nothing was found in the weights that answers by itself."
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""`imir-detect zoo`: labelled models, what is known of them, and how to train them again."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from imir_detect.cli.terminal import console, settings
+from imir_detect.errors import ImirError
+from imir_detect.zoo import HOME
+
+app = typer.Typer(help="Models whose behaviour was measured: list, show, build, check.")
+Folder = Annotated[Path, typer.Option(help="Where the models lie; the package's own by default.")]
+
+
+class SplitName(str, Enum):
+    """The splits of the zoo's grid."""
+
+    training = "training"
+    development = "development"
+    held_out = "held-out"
+
+
+@app.command("list")
+def list_models(folder: Folder = HOME) -> None:
+    """List the models: label, measured accuracies, task and architecture."""
+    from imir_detect.weights.store import read_card
+    from imir_detect.zoo.cards import model_folders
+
+    table = RichTable()
+    table.add_column("model", overflow="fold")
+    for name in ("label", "ICL", "IWL", "task", "architecture"):
+        table.add_column(name, no_wrap=True)
+    for home in model_folders(folder):
+        card = read_card(home)
+        if settings.quiet:
+            print(home.name)
+        accuracies = [_share(card["measured"].get(f"{axis}_accuracy")) for axis in ("icl", "iwl")]
+        label = card.get("label", "-")
+        table.add_row(home.name, label, *accuracies, card["task"]["name"], _shape(card["spec"]))
+    console.print(table)
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A model's name.")], folder: Folder = HOME
+) -> None:
+    """Print the card of one model."""
+    from imir_detect.weights.store import read_card
+
+    print(json.dumps(read_card(folder / name), indent=2))
+
+
+@app.command("build")
+def build_zoo(
+    folder: Annotated[Path, typer.Argument(help="Where the models go; what is there is kept.")],
+    split: Annotated[SplitName | None, typer.Option(help="Only this split.")] = None,
+) -> None:
+    """Train the whole zoo, or one split: resumable, about five seconds a model on one core."""
+    from imir_detect.zoo.build import build
+    from imir_detect.zoo.grid import grid
+
+    entries = grid(None if split is None else split.value)
+    build(entries, folder, tell=lambda line: console.print(escape(line)))
+
+
+@app.command("check")
+def check(
+    names: Annotated[list[str] | None, typer.Argument(help="Models; all by default.")] = None,
+    folder: Folder = HOME,
+) -> None:
+    """Measure the models again, and say which cards are not so (exit code 1)."""
+    from imir_detect.zoo.cards import check_model, model_folders
+
+    homes = [folder / name for name in names] if names else model_folders(folder)
+    wrong = 0
+    for home in homes:
+        found = check_model(home)
+        wrong += bool(found)
+        console.print(escape(f"{home.name}: {'; '.join(found) or 'as its card says'}"))
+    if wrong:
+        raise ImirError(
+            "some cards are not so",
+            got=f"{wrong} of {len(homes)}",
+            wanted="behaviour measured again as on the card",
+            todo="fetch or train these models again",
+        )
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _shape(spec: dict[str, Any]) -> str:
+    parts = [f"{spec['n_layers']}L{spec['n_heads']}H d{spec['d_model']}", spec["norm"] or ""]
+    parts += ["MLP"] if spec["d_mlp"] else []
+    parts += ["rotary"] if spec["position"] == "rotary" else []
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,172 @@
+"""Extended embeddings: what a token is to layer l, MLPs and earlier heads included.
+
+For models too deep to sum their paths, or with MLPs that are not read, the basis of layer l is not
+W_E but the mean residual there, as heads read it (normed): of a place (over tokens), of the token
+that stands in it, and of the token before it (what previous-token heads and what follows them have
+made of it). All come from random contexts in which nothing repeats, so nothing that answers a
+repetition is in them.
+
+Means are taken over two halves of the contexts apart. A query read with one half meets keys read
+with the other; otherwise the context that both saw would look like a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from imir_detect._typing import Float, Int
+from imir_detect.frame.contexts import distinct_tokens
+from imir_detect.linalg import DTYPE
+from imir_detect.weights.model import ModelWeights
+
+Run = Callable[[Tensor], tuple[list[Tensor], Tensor]]
+BATCH = 8  # contexts of one forward pass
+LEAST_NORM = 1e-12
+
+
+@dataclass(frozen=True)
+class Extended:
+    """Means of normed residuals on random contexts; one entry a layer, and one for the output.
+
+    - `tokens` (token): the sampled tokens. `halves`: 2, along the first axis of the next two.
+    - `own`, `before` (half, token, d_model): deviation from `place` where the token stands, and one
+      place later. `place` (pos, d_model). `rms` (pos, 1): typical root mean square, 1 where the
+      model has no norm.
+    - `named` (half, token): the token whose logit is highest on average, itself left out, logits
+      centred over the sampled tokens; `lead` (half, token): nats by which it leads the row's mean,
+      `spread` (half, token): standard deviation of the row without it.
+    """
+
+    tokens: Int[Tensor, " token"]
+    place: tuple[Float[Tensor, "pos d_model"], ...]
+    own: tuple[Float[Tensor, "half token d_model"], ...]
+    before: tuple[Float[Tensor, "half token d_model"], ...]
+    rms: tuple[Float[Tensor, "pos 1"], ...]
+    named: Int[Tensor, "half token"]
+    lead: Float[Tensor, "half token"]
+    spread: Float[Tensor, "half token"]
+    contexts: int
+
+    @property
+    def context(self) -> int:
+        return self.place[0].shape[0]
+
+    @staticmethod
+    def take(
+        weights: ModelWeights,
+        run: Run,
+        vocabulary: Int[Tensor, " vocab"],
+        context: int,
+        *,
+        tokens: int = 256,
+        occurrences: int = 8,
+        seed: int,
+    ) -> Extended:
+        """Sample `tokens` of the vocabulary and run random contexts in which each stands about
+        `occurrences` times. `run` gives residuals (before each layer, and the last) and logits."""
+        generator = torch.Generator().manual_seed(seed)
+        size = min(tokens, len(vocabulary))
+        sample = vocabulary[torch.randperm(len(vocabulary), generator=generator)[:size]]
+        length = min(context, size)
+        n = max(2, -(-size * occurrences // length))
+        index = distinct_tokens(n, length, torch.arange(size), generator=generator)
+        sums = _Sums(size, length, [weights.rms] * weights.n_layers + [bool(weights.rms_out)])
+        starts = tqdm(
+            range(0, n, BATCH), desc="extended embeddings", disable=None, leave=False, delay=2
+        )
+        for start in starts:
+            rows = index[start : start + BATCH]
+            half = (torch.arange(start, start + len(rows)) >= n // 2).long()
+            sums.add(rows, half, *run(sample[rows]))
+        return sums.means(sample, n)
+
+
+class _Sums:
+    """Running sums over contexts, so that no residual is kept."""
+
+    def __init__(self, size: int, length: int, normed: list[bool]) -> None:
+        self.size, self.length, self.normed = size, length, normed
+        self.n = 0
+        self.place: list[Tensor] = []
+        self.own: list[Tensor] = []
+        self.before: list[Tensor] = []
+        self.rms: list[Tensor] = []
+        self.count = torch.zeros(2, size, length, dtype=DTYPE)
+        self.after = torch.zeros(2, size, length, dtype=DTYPE)
+        self.logits = torch.zeros(0)
+
+    def add(
+        self,
+        index: Int[Tensor, "n pos"],
+        half: Int[Tensor, " n"],
+        residuals: list[Tensor],
+        logits: Tensor,
+    ) -> None:
+        n, length = index.shape
+        d_model = residuals[0].shape[-1]
+        if not self.place:
+            shape = (2 * self.size, d_model)
+            for _ in residuals:
+                self.place.append(torch.zeros(length, d_model, dtype=DTYPE))
+                self.own.append(torch.zeros(shape, dtype=DTYPE))
+                self.before.append(torch.zeros(shape, dtype=DTYPE))
+                self.rms.append(torch.zeros(length, 1, dtype=DTYPE))
+            self.logits = torch.zeros(2 * self.size, logits.shape[-1])
+        self.n += n
+        slot = index + self.size * half[:, None]  # (half, token), flattened
+        places = torch.arange(length).expand(n, -1)
+        flat = self.count.view(2 * self.size, length)
+        flat.index_put_((slot[:, 1:], places[:, 1:]), torch.ones(1, dtype=DTYPE), accumulate=True)
+        flat = self.after.view(2 * self.size, length)
+        flat.index_put_((slot[:, 1:-1], places[:, 2:]), torch.ones(1, dtype=DTYPE), accumulate=True)
+        for layer, rows in enumerate(residuals):
+            rms = torch.ones_like(rows[..., :1])
+            if self.normed[layer]:
+                rms = rows.pow(2).mean(-1, keepdim=True).sqrt().clamp(min=LEAST_NORM)
+            unit = rows / rms
+            self.place[layer] += unit.sum(0)
+            self.rms[layer] += rms.sum(0)
+            self.own[layer].index_add_(0, slot[:, 1:].flatten(), unit[:, 1:].flatten(0, 1))
+            self.before[layer].index_add_(0, slot[:, 1:-1].flatten(), unit[:, 2:].flatten(0, 1))
+        self.logits.index_add_(0, slot[:, 1:].flatten(), logits[:, 1:].flatten(0, 1))
+
+    def means(self, sample: Tensor, contexts: int) -> Extended:
+        place = [total / self.n for total in self.place]
+        rms = [total / self.n for total in self.rms]
+
+        def deviation(total: Tensor, count: Tensor, layer: int) -> Tensor:
+            mean = total.view(2, self.size, -1) - count @ place[layer]
+            return mean / count.sum(-1, keepdim=True).clamp(min=1)
+
+        layers = range(len(place))
+        named, lead, spread = self._named(sample)
+        return Extended(
+            tokens=sample,
+            place=tuple(place),
+            own=tuple(deviation(self.own[i], self.count, i) for i in layers),
+            before=tuple(deviation(self.before[i], self.after, i) for i in layers),
+            rms=tuple(rms),
+            named=named,
+            lead=lead,
+            spread=spread,
+            contexts=contexts,
+        )
+
+    def _named(self, sample: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits = self.logits.view(2, self.size, -1)
+        logits = logits / self.count.sum(-1, keepdim=True).clamp(min=1).float()
+        logits = logits - logits.mean(1, keepdim=True)
+        if logits.shape[-1] > int(sample.max()):
+            logits.scatter_(2, sample.expand(2, -1)[..., None], float("-inf"))
+        best, named = logits.max(-1)
+        finite = logits.masked_fill(torch.isinf(logits), 0.0)
+        count = logits.shape[-1] - 1
+        mean = (finite.sum(-1) - best) / max(1, count - 1)
+        square = (finite.pow(2).sum(-1) - best.pow(2)) / max(1, count - 1)
+        spread = (square - mean.pow(2)).clamp(min=LEAST_NORM).sqrt()
+        return named, (best - mean).to(DTYPE), spread.to(DTYPE)

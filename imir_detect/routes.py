@@ -1,0 +1,108 @@
+"""Two ways from weights to circuits: all paths summed, or extended embeddings for deep models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imir_detect.circuits import find_circuits
+from imir_detect.circuits.core import Circuit
+from imir_detect.circuits.deep import CONTEXTS, Deep, deep_circuits, extended_relation
+from imir_detect.circuits.heads import Head, head_table
+from imir_detect.circuits.patterns import Patterns
+from imir_detect.circuits.probe import Probe
+from imir_detect.circuits.relation import Relation, estimate_relation
+from imir_detect.coordinates.deep_table import deep_table
+from imir_detect.coordinates.extended import Extended
+from imir_detect.coordinates.pathsum import sum_paths
+from imir_detect.coordinates.profiles import Profile, position_profiles
+from imir_detect.coordinates.table import Coordinate, coordinate_table
+from imir_detect.notes import deep_limits, exact_limits
+from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.run import run_residuals
+
+# Above this many multiplications a token, or heads, paths are not summed but approximated.
+LARGEST_EXACT = 6_000_000
+MOST_HEADS = 64
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a route found, and what it did not look at."""
+
+    relation: Relation
+    circuits: tuple[Circuit, ...]
+    heads: tuple[Head, ...]
+    coordinates: tuple[Coordinate, ...]
+    profiles: tuple[Profile, ...]
+    limits: tuple[str, ...]
+    route: str
+
+
+def too_deep(weights: ModelWeights) -> bool:
+    """Whether summing all paths would take minutes, or cannot be done since an MLP was not read."""
+    per_token = sum(tensor.numel() for name, tensor in weights.tensors() if name in ("W_Q", "W_O"))
+    inner = sum(m.W_in.numel() for m in weights.mlps if m is not None and hasattr(m, "W_in"))
+    heads = weights.n_layers * weights.n_heads
+    return not weights.readable or heads > MOST_HEADS or 2 * (per_token + inner) > LARGEST_EXACT
+
+
+def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
+    """All paths summed on random contexts."""
+    known = relation or estimate_relation(probe)
+    patterns = Patterns.take(probe)
+    circuits = find_circuits(probe, known, patterns)
+    return Found(
+        relation=known,
+        circuits=circuits,
+        heads=head_table(probe, patterns, known, circuits),
+        coordinates=coordinate_table(
+            probe.weights,
+            patterns.plain,
+            relation=known.partner,
+            tokens=probe.vocabulary,
+            seed=probe.seed,
+        ),
+        profiles=position_profiles(patterns.plain),
+        limits=exact_limits(probe, known),
+        route="all paths summed",
+    )
+
+
+def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
+    """Attention predicted from weights and extended embeddings; answers from running the model."""
+    weights = probe.weights
+
+    def run(tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+        if isinstance(model, ModelWeights):
+            return _sum_residuals(weights, tokens)
+        return run_residuals(model, weights, tokens)
+
+    extended = Extended.take(weights, run, probe.vocabulary, probe.context, seed=probe.seed)
+    known = relation or extended_relation(weights, extended)
+    deep = Deep.take(weights, extended, run, seed=probe.seed)
+    sampled = Probe(weights, extended.tokens, extended.context, CONTEXTS, probe.seed)
+    circuits = deep_circuits(sampled, deep, known)
+    return Found(
+        relation=known,
+        circuits=circuits,
+        heads=head_table(sampled, deep.patterns(), known, circuits, extended),
+        coordinates=deep_table(
+            weights, extended, deep.plain, relation=known.partner, seed=probe.seed
+        ),
+        profiles=position_profiles(deep.plain),
+        limits=deep_limits(sampled, deep, known),
+        route="extended embeddings",
+    )
+
+
+def _sum_residuals(weights: ModelWeights, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+    """What `run_residuals` gives, for bare weights."""
+    trace = sum_paths(weights, tokens)
+    rows = [trace.embedded]
+    for written, rest in zip(trace.written, trace.rest, strict=True):
+        rows.append(rows[-1] + written.sum(1) + rest)
+    return rows, (trace.final @ weights.W_U + weights.b_U).to(torch.float32)

@@ -1,0 +1,54 @@
+"""Cards of stored models: find them, and measure again what they say."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from imir_detect.errors import UnreadableFileError
+from imir_detect.tasks import Task, make_task
+from imir_detect.weights.store import CARD_FILE, WEIGHTS_FILE, load_model, read_card
+
+AGREES = 0.03  # most by which an accuracy measured again may differ from the card's
+
+
+def model_folders(folder: Path | str) -> list[Path]:
+    """The folders of all stored models below `folder`, by name. Raises where there is none."""
+    found = sorted(file.parent for file in Path(folder).glob(f"*/{CARD_FILE}"))
+    if not found:
+        raise UnreadableFileError(
+            f"no models under {folder}",
+            got="no folder with a card.json",
+            wanted="a folder of saved models",
+            todo="check the path, or build the zoo with `imir-detect zoo build FOLDER`",
+        )
+    return found
+
+
+def task_of(card: dict[str, Any]) -> Task:
+    """The task of a card, with its knobs."""
+    return make_task(card["task"]["name"], **card["task"]["knobs"])
+
+
+def check_model(folder: Path) -> list[str]:
+    """What a card says that is not so: the hash of the weights, behaviour measured on fresh data,
+    label, and roles of heads. Empty where all agrees."""
+    from imir_detect.zoo.build import behaviour
+    from imir_detect.zoo.roles import roles_of
+
+    card = read_card(folder)
+    digest = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()
+    if digest != card.get("sha256"):
+        return ["the weights are not the card's: another sha256"]
+    again = behaviour(load_model(folder)[0], task_of(card))
+    wrong = [
+        f"{name}: card {value}, measured {again['measured'].get(name)}"
+        for name, value in card["measured"].items()
+        if abs(value - again["measured"].get(name, -1.0)) > AGREES
+    ]
+    if card.get("label", again["label"]) != again["label"]:
+        wrong.append(f"label: card {card['label']}, measured {again['label']}")
+    if "heads" in card and roles_of(card["heads"]) != roles_of(again["heads"]):
+        wrong.append("roles of heads: the card's are not those measured")
+    return wrong

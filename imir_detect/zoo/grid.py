@@ -1,0 +1,271 @@
+"""The zoo's grid: which models there are, before any is trained.
+
+Three splits. `training` is what the verdict is fitted on. `development` has the same tasks on other
+architectures, to look at while the detector is mended; nothing is fitted on it. `held-out` shares
+with neither an architecture nor a task: other depths, head counts, norms, position schemes, MLPs,
+tied embeddings; and directed relations, in-context n-grams, k-hop maps and other controls where the
+others have the undirected recall task, copying and counting. Seeds differ everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from imir_detect.tasks import Task, make_task
+from imir_detect.training.loop import Recipe
+from imir_detect.training.stack import Member
+from imir_detect.weights.native import ModelSpec
+
+Split = Literal["training", "development", "held-out"]
+SPLITS: tuple[Split, ...] = ("training", "development", "held-out")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A shape and how its weights are laid out; `blocks` and `vocabulary` size its tasks."""
+
+    name: str
+    split: Split
+    shape: dict[str, Any]
+    tied: bool = False
+    sinusoidal: bool = False
+    blocks: int = 6
+    vocabulary: int = 40
+    share: float = 1.0  # of the usual number of models
+    steps: int = 2000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model to be: its name, split, task, shape and recipe."""
+
+    name: str
+    split: Split
+    task: str
+    knobs: dict[str, Any]
+    architecture: Architecture
+    recipe: Recipe
+    aim: str
+
+    def make(self) -> tuple[Task, ModelSpec]:
+        """The task and the model's specification."""
+        task = make_task(self.task, **self.knobs)
+        shape = self.architecture.shape
+        return task, ModelSpec(task.vocab_size, task.n_positions, **shape)
+
+    def member(self) -> Member:
+        """The entry as a member of a training stack."""
+        style = self.architecture
+        return Member(self.name, self.make()[0], self.recipe, style.tied, style.sinusoidal)
+
+    @property
+    def stack(self) -> tuple[Any, ...]:
+        """Entries that agree in this train together."""
+        task, spec = self.make()
+        how = replace(self.recipe, seed=0, stop_at={})
+        style = (self.architecture.tied, self.architecture.sinusoidal)
+        asks = "everywhere" if self.task in CONTROLS else "at the end"
+        return (str(asdict(spec)), str(asdict(how)), style, task.length, asks)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Models of one task: what behaviour they aim at, how many an architecture gets."""
+
+    aim: str
+    split: Split
+    task: str
+    knobs: dict[str, Any]
+    count: int
+    stop_at: dict[str, float] = field(default_factory=dict)
+    deep: bool = True  # needs two layers
+    steps: int | None = None
+
+
+ARCHITECTURES = (
+    Architecture("plain", "training", {"n_heads": 2, "d_model": 48}),
+    Architecture("one-head", "training", {"n_heads": 1, "d_model": 32}, vocabulary=38),
+    Architecture("four-heads", "training", {"n_heads": 4, "d_model": 64, "norm": "LN"}),
+    Architecture(
+        "long", "training", {"n_heads": 2, "d_model": 64, "norm": "LN"}, False, False, 8, 48
+    ),
+    Architecture("one-layer", "training", {"n_layers": 1, "n_heads": 2, "d_model": 32}),
+    Architecture(
+        "wide-head",
+        "training",
+        {"n_heads": 1, "d_model": 64, "d_head": 48},
+        blocks=7,
+        vocabulary=44,
+    ),
+    Architecture(
+        "dev-deep", "development", {"n_layers": 3, "n_heads": 3, "d_model": 48}, share=0.4
+    ),
+    Architecture("dev-mlp", "development", {"n_heads": 2, "d_model": 48, "d_mlp": 64}, share=0.4),
+    Architecture("dev-tied", "development", {"n_heads": 2, "d_model": 64}, tied=True, share=0.4),
+    Architecture(
+        "dev-rotary",
+        "development",
+        {"n_heads": 2, "d_model": 64, "norm": "LN", "position": "rotary"},
+        share=0.4,
+    ),
+    Architecture(
+        "dev-four",
+        "development",
+        {"n_layers": 4, "n_heads": 2, "d_model": 48, "norm": "RMS"},
+        share=0.4,
+    ),
+    Architecture("three-layers", "held-out", {"n_layers": 3, "n_heads": 2, "d_model": 40}),
+    Architecture(
+        "eight-heads",
+        "held-out",
+        {"n_heads": 8, "d_model": 64, "norm": "RMS", "position": "rotary"},
+    ),
+    Architecture("mlp", "held-out", {"n_heads": 2, "d_model": 48, "d_mlp": 96, "norm": "LN"}),
+    Architecture("sinusoidal", "held-out", {"n_heads": 2, "d_model": 56}, sinusoidal=True),
+    Architecture("tied", "held-out", {"n_heads": 4, "d_model": 56, "norm": "LN"}, tied=True),
+    Architecture("rotary", "held-out", {"n_heads": 2, "d_model": 48, "position": "rotary"}),
+    Architecture(
+        "four-layers",
+        "held-out",
+        {"n_layers": 4, "n_heads": 1, "d_model": 36, "norm": "RMS", "position": "rotary"},
+    ),
+    Architecture(
+        "rotary-mlp",
+        "held-out",
+        {"n_heads": 3, "d_model": 48, "d_mlp": 96, "norm": "RMSPre", "position": "rotary"},
+        blocks=7,
+        vocabulary=44,
+    ),
+    Architecture(
+        "large",
+        "held-out",
+        {"n_heads": 4, "d_model": 128, "norm": "LNPre"},
+        vocabulary=52,
+        share=0.5,
+    ),
+)
+
+ICL, IWL = {"icl_accuracy": 0.98}, {"iwl_accuracy": 0.98}
+BOTH = ICL | IWL
+DIRECTED = {"directed": True}
+KINDS = (
+    Kind("icl", "training", "recall", {"rare_frequency": 1.0}, 5, ICL),
+    Kind("icl", "training", "recall", {"rare_frequency": 0.5, "variability": 0.5}, 4, ICL),
+    Kind("iwl", "training", "recall", {"rare_frequency": 0.0, "present": 0.5}, 4, IWL, False),
+    Kind("iwl", "training", "recall", {"rare_frequency": 0.0, "present": 0.2}, 2, IWL, False),
+    Kind("mixed", "training", "recall", {"rare_frequency": 0.85, "present": 0.5}, 7, BOTH),
+    Kind("none", "training", "recall", {"rare_frequency": 0.5, "label_noise": 1.0}, 2, steps=300),
+    Kind("none", "training", "copy_last", {}, 1, {"accuracy": 0.99}, False),
+    Kind("none", "training", "offset_copy", {"offset": 2}, 1, {"accuracy": 0.99}, False),
+    Kind("none", "training", "unigram", {"n_common": 16}, 1, deep=False, steps=400),
+    Kind("none", "training", "recall", {"rare_frequency": 0.5}, 2, deep=False, steps=1),
+    Kind(
+        "icl",
+        "held-out",
+        "recall",
+        {"rare_frequency": 0.5, "variability": 0.5, **DIRECTED},
+        4,
+        ICL,
+    ),
+    Kind("icl", "held-out", "ngram", {"block_length": 2}, 3, ICL),
+    Kind("icl", "held-out", "k_hop", {"hops": 1}, 3, ICL),
+    Kind(
+        "iwl",
+        "held-out",
+        "recall",
+        {"rare_frequency": 0.0, "present": 0.5, **DIRECTED},
+        3,
+        IWL,
+    ),
+    Kind(
+        "iwl",
+        "held-out",
+        "recall",
+        {"rare_frequency": 0.0, "present": 0.3, "zipf": 1.0, **DIRECTED},
+        2,
+        IWL,
+    ),
+    Kind(
+        "mixed",
+        "held-out",
+        "recall",
+        {"rare_frequency": 0.85, "present": 0.5, **DIRECTED},
+        6,
+        BOTH,
+    ),
+    Kind("none", "held-out", "sorting", {"n_items": 6}, 1, {"accuracy": 0.99}, steps=800),
+    Kind("none", "held-out", "majority", {"n_tokens": 13}, 1, {"accuracy": 0.97}, steps=600),
+    Kind("none", "held-out", "periodic", {"n_tokens": 16}, 1, {"accuracy": 0.99}, steps=600),
+    Kind(
+        "none",
+        "held-out",
+        "recall",
+        {"rare_frequency": 0.5, "label_noise": 1.0, **DIRECTED},
+        1,
+        steps=300,
+    ),
+    Kind("none", "held-out", "recall", {"rare_frequency": 0.5, **DIRECTED}, 1, steps=1),
+)
+CONTROLS = ("copy_last", "offset_copy", "unigram", "sorting", "majority", "periodic")
+FIRST_SEED = {"training": 200_000, "development": 300_000, "held-out": 500_000}
+
+
+def grid(split: Split | None = None) -> list[Entry]:
+    """Every entry of the zoo, or of one split, in the order in which it is built."""
+    entries: list[Entry] = []
+    for chosen in SPLITS:
+        seeds = iter(range(FIRST_SEED[chosen], FIRST_SEED[chosen] + 10_000))
+        for style in (a for a in ARCHITECTURES if a.split == chosen):
+            for index, kind in enumerate(_kinds(chosen)):
+                entries += _entries(style, kind, index, seeds)
+    return [entry for entry in entries if split in (None, entry.split)]
+
+
+def _kinds(split: Split) -> list[Kind]:
+    return [kind for kind in KINDS if (kind.split == "held-out") == (split == "held-out")]
+
+
+def _entries(style: Architecture, kind: Kind, index: int, seeds: Iterator[int]) -> Iterator[Entry]:
+    if kind.deep and style.shape.get("n_layers", 2) < 2 and kind.steps is None:
+        return
+    for number in range(max(1, round(kind.count * style.share))):
+        steps = kind.steps or style.steps
+        # A single step at rate 0 leaves a fresh model.
+        recipe = Recipe(
+            steps=steps,
+            batch=64,
+            rate=0.0 if steps == 1 else 3e-3,
+            evaluate_every=100,
+            stop_at=kind.stop_at,
+            seed=next(seeds),
+        )
+        name = f"{style.name}-{kind.aim}-{kind.task}-{index}{'abcdefgh'[number]}"
+        shape = dict(style.shape)
+        if steps == 1:
+            shape["init_range"] = (None, 0.1, 0.3, 1.0)[(recipe.seed + number) % 4]
+        yield Entry(
+            name,
+            style.split,
+            kind.task,
+            _knobs(style, kind),
+            replace(style, shape=shape),
+            recipe,
+            kind.aim,
+        )
+
+
+def _knobs(style: Architecture, kind: Kind) -> dict[str, Any]:
+    """The kind's knobs, with the architecture's vocabulary and number of blocks."""
+    size = style.vocabulary
+    if kind.task == "recall":
+        rare = kind.knobs["rare_frequency"]
+        # Fresh values of common tokens need pairs that no block uses.
+        common = {0.0: size, 1.0: 0}.get(rare, 4 * style.blocks)
+        return {**kind.knobs, "n_blocks": style.blocks, "n_common": common, "n_rare": size - common}
+    if kind.task in ("ngram", "k_hop"):
+        return {**kind.knobs, "n_blocks": style.blocks, "n_rare": size}
+    if kind.task in ("copy_last", "offset_copy"):
+        return {**kind.knobs, "n_tokens": 13, "n_common": size}
+    return dict(kind.knobs)
