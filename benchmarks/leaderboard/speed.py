@@ -111,8 +111,12 @@ def main() -> None:
     for name, spec in list(SIZES.items())[: 1 if quick else None]:
         table.append(measure(name, spec))
         print(table[-1], flush=True)
-    if quick:
-        return
+        if not quick:
+            write(table)
+
+
+def write(table: list[dict[str, object]]) -> None:
+    """The table so far; the largest size comes last and takes longest."""
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / "speed.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(table[0]), lineterminator="\n")
