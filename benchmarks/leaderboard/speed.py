@@ -104,12 +104,15 @@ def measure(name: str, spec: PlantedSpec) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the smallest size, nothing written")
-    quick = parser.parse_args().quick
+    parser.add_argument("--size", choices=SIZES, help="one size alone, nothing written")
+    given = parser.parse_args()
+    quick = given.quick or given.size is not None
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     table = []
-    for name, spec in list(SIZES.items())[: 1 if quick else None]:
-        table.append(measure(name, spec))
+    chosen = [given.size] if given.size else list(SIZES)[: 1 if quick else None]
+    for name in chosen:
+        table.append(measure(name, SIZES[name]))
         print(table[-1], flush=True)
         if not quick:
             write(table)
