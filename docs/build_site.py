@@ -36,7 +36,8 @@ NAV = (
             "faq",
         ),
     ),
-    ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "api", "changelog")),
+    ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "zoo", "api", "changelog")),
+    ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
     ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
 )
 SOURCES = {
@@ -84,6 +85,7 @@ def read(name: str, path: Path) -> Page:
     body = re.sub(
         r'(href|src|srcset)="([^"]+)"', lambda m: _rewrite(m, folder), engine.convert(text)
     )
+    body = re.sub(r'<a href="([^"]+)">(.*?)</a>', _unlinked, body)
     body = body.replace("<pre>", '<pre tabindex="0">')
     body = body.replace("<table>", '<div class="scroll" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>")
@@ -104,6 +106,15 @@ def _rewrite(found: re.Match[str], folder: str) -> str:
     else:
         target = folder + target
     return f'{kind}="{target}{"#" + anchor if anchor else ""}"'
+
+
+def _unlinked(found: re.Match[str]) -> str:
+    """The words alone where a link leads to what the site does not hold."""
+    target = found[1].partition("#")[0]
+    here = (
+        "://" in target or target.endswith(".html") or target.startswith(("examples/", "images/"))
+    )
+    return found[0] if not target or here else found[2]
 
 
 def build(folder: Path) -> list[Path]:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from imir_detect.coordinates.pathsum import Edge
     from imir_detect.errors import ImirError
     from imir_detect.pipeline import detect_circuits
-    from imir_detect.result import Report, Table
+    from imir_detect.report.compare import compare
+    from imir_detect.report.figures import figure, figure_table
+    from imir_detect.result import Report
+    from imir_detect.table import Table
     from imir_detect.tasks import make_task
     from imir_detect.weights.model import ModelWeights
     from imir_detect.weights.read import read_weights
@@ -33,8 +36,11 @@ _HOME = {
     "ImirError": "errors",
     "ModelWeights": "weights.model",
     "Report": "result",
-    "Table": "result",
+    "Table": "table",
+    "compare": "report.compare",
     "detect_circuits": "pipeline",
+    "figure": "report.figures",
+    "figure_table": "report.figures",
     "load_model": "weights.store",
     "make_task": "tasks",
     "model_from_state_dict": "weights.state",
@@ -54,7 +60,10 @@ __all__ = [
     "Report",
     "Table",
     "__version__",
+    "compare",
     "detect_circuits",
+    "figure",
+    "figure_table",
     "load_model",
     "make_task",
     "model_from_state_dict",

@@ -104,15 +104,22 @@ def measure(name: str, spec: PlantedSpec) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the smallest size, nothing written")
-    quick = parser.parse_args().quick
+    parser.add_argument("--size", choices=SIZES, help="one size alone, nothing written")
+    given = parser.parse_args()
+    quick = given.quick or given.size is not None
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     table = []
-    for name, spec in list(SIZES.items())[: 1 if quick else None]:
-        table.append(measure(name, spec))
+    chosen = [given.size] if given.size else list(SIZES)[: 1 if quick else None]
+    for name in chosen:
+        table.append(measure(name, SIZES[name]))
         print(table[-1], flush=True)
-    if quick:
-        return
+        if not quick:
+            write(table)
+
+
+def write(table: list[dict[str, object]]) -> None:
+    """The table so far; the largest size comes last and takes longest."""
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / "speed.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(table[0]), lineterminator="\n")

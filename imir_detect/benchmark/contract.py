@@ -26,7 +26,8 @@ class Budget:
     """What a method may spend.
 
     - `samples`: prompts it may draw (`case.prompts(budget.samples, seed=budget.seed)`).
-    - `steps`: points of an integral. `epochs`: steps of a training. `draws`: of a random method.
+    - `steps`: points of an integral. `epochs`: steps of a training. `draws`: of a random method,
+      which takes ten times as many.
     - `seed`: of all its randomness.
     """
 

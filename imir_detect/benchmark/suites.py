@@ -48,6 +48,7 @@ PLANTED: dict[str, PlantedSpec] = {
 }  # fmt: skip
 
 SUITES = ("quick", "core", "full")
+FULL_ONLY = ("skip-split", "shipped-iwl", "shipped-mixed")  # slow, or like others
 QUICK = ("induction", "in-weights-head", "induction-redundant")
 HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
 
@@ -58,8 +59,9 @@ def case_names(suite: str) -> tuple[str, ...]:
         raise UnknownNameError(
             "no such suite", got=repr(suite), wanted=", ".join(SUITES), todo="use one"
         )
-    shipped = tuple(SHIPPED_ASKED) if suite == "full" else ("shipped-icl",)
-    models = QUICK if suite == "quick" else (*PLANTED, *TRAINED, *shipped)
+    models = QUICK if suite == "quick" else (*PLANTED, *TRAINED, *SHIPPED_ASKED)
+    if suite == "core":
+        models = tuple(model for model in models if model not in FULL_ONLY)
     names = [f"{model}/{ablation}/edge" for model in models for ablation in ABLATIONS]
     if suite == "core":
         names += [f"{model}/{ablation}/head" for model in HEADS_TOO for ablation in ABLATIONS]

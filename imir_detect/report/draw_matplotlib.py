@@ -125,5 +125,19 @@ def trajectories(table: Table) -> Figure:
     return made
 
 
+def elimination(table: Table) -> Figure:
+    """Loss and accuracy while directions are removed, and the budget."""
+    made = Figure(figsize=(5.5, 3.6), layout="constrained")
+    axis = made.subplots()
+    for name in ("loss", "accuracy"):
+        axis.plot(table.column("removed"), table.column(name), label=name)
+    axis.plot(
+        table.column("removed"), table.column("budget"), "--", color="#6b7280", label="budget"
+    )
+    axis.set_xlabel("directions removed")
+    axis.legend()
+    return made
+
+
 def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value

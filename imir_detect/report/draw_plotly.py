@@ -148,3 +148,13 @@ def trajectories(table: Table) -> go.Figure:
         made.add_scatter(x=[r["step"] for r in rows], y=[r["value"] for r in rows], name=name)
     made.update_layout(template="plotly_white", xaxis={"title": "step"}, yaxis={"title": "nats"})
     return made
+
+
+def elimination(table: Table) -> go.Figure:
+    """Loss and accuracy while directions are removed, and the budget."""
+    made = go.Figure()
+    for name, dash in (("loss", "solid"), ("accuracy", "solid"), ("budget", "dash")):
+        line = {"dash": dash, "color": "#6b7280"} if dash == "dash" else {}
+        made.add_scatter(x=table.column("removed"), y=table.column(name), name=name, line=line)
+    made.update_layout(template="plotly_white", xaxis={"title": "directions removed"})
+    return made

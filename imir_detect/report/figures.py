@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from imir_detect.circuits.eliminate import Elimination
 from imir_detect.errors import ImirError, InvalidArgumentError, UnknownNameError
 from imir_detect.report.compare import Comparison
 from imir_detect.report.tables import graph_edges, profile_table, role_table
@@ -34,6 +35,14 @@ def trajectory_table(history: Iterable[Mapping[str, float]]) -> Table:
     return Table(("step", "series", "value"), rows)
 
 
+def elimination_table(found: Elimination) -> Table:
+    """The trace of Algorithm 1: removed (so many directions are gone), loss in nats, accuracy, and
+    the budget that the loss may not exceed."""
+    trace = zip(found.losses, found.accuracies, strict=True)
+    rows = ((i, loss, accuracy, found.budget) for i, (loss, accuracy) in enumerate(trace))
+    return Table(("removed", "loss", "accuracy", "budget"), rows)
+
+
 # What each figure is drawn from, and what it is given: one line a figure.
 TABLES: dict[str, tuple[type, Callable[[Any], Table]]] = {
     "graph": (Report, graph_edges),
@@ -41,6 +50,7 @@ TABLES: dict[str, tuple[type, Callable[[Any], Table]]] = {
     "profiles": (Report, profile_table),
     "mosaic": (Comparison, lambda comparison: comparison.table),
     "trajectories": (list, trajectory_table),
+    "elimination": (Elimination, elimination_table),
 }
 
 
@@ -48,7 +58,8 @@ def figure_table(name: str, source: Any) -> Table:
     """The tidy table behind a figure.
 
     - name: "graph" (edges of all circuits), "roles" (head x measure), "profiles" (attention by
-      distance) of a Report; "mosaic" of a Comparison; "trajectories" of a tracker's history.
+      distance) of a Report; "mosaic" of a Comparison; "trajectories" of a tracker's history;
+      "elimination" of what `eliminate` found.
 
     Raises UnknownNameError for another name, InvalidArgumentError for another source.
     """
@@ -62,7 +73,7 @@ def figure_table(name: str, source: Any) -> Table:
             f"the figure {name!r} is drawn from something else",
             got=type(source).__name__,
             wanted=kind.__name__,
-            todo="pass a Report, compare([...]), or a tracker's history",
+            todo="pass what the docstring of figure_table names",
         )
     return make(source)
 

@@ -80,7 +80,8 @@ def verdict_sentence(report: Report) -> str:
     if not report.meta.get("calibrated"):
         trust = "not calibrated yet: read it as an order, not as a frequency"
     elif report.meta.get("extrapolated"):
-        trust = "extrapolated: this model lies outside the range that it was calibrated on"
+        trust = "extrapolated, since no model of its kind was there to calibrate on: read it as an "
+        trust += "order, not as a frequency"
     return f"Probability {share} ({trust}). {found}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import torch
 
 from imir_detect.benchmark.cases import Case
@@ -10,9 +12,10 @@ from imir_detect.benchmark.contract import Budget, Scores, method
 
 @method("random", about="uniform random scores, mean of many draws", sees="nothing")
 def random(case: Case, *, budget: Budget) -> Scores:
-    """`budget.draws` draws of one score an item."""
-    generator = torch.Generator().manual_seed(budget.seed)
-    return Scores(torch.rand(budget.draws, len(case.items), generator=generator))
+    """Ten times `budget.draws` draws of one score an item, others for every case."""
+    seed = zlib.crc32(f"{case.name} {budget.seed}".encode())
+    generator = torch.Generator().manual_seed(seed)
+    return Scores(torch.rand(10 * budget.draws, len(case.items), generator=generator))
 
 
 @method("truth", about="the labels themselves", sees="truth")

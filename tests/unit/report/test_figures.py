@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from imir_detect.circuits.eliminate import Elimination
 from imir_detect.errors import ImirError, InvalidArgumentError, UnknownNameError
 from imir_detect.report.compare import compare
 from imir_detect.report.figures import BACKENDS, TABLES, figure, figure_table
@@ -17,10 +18,14 @@ HISTORY = [
     {"step": 50.0, "alpha": 4.0, "beta": 8.0},
 ]
 
+ELIMINATION = Elimination(0.5, (2, 0), (1,), (0.1, 0.2, 0.4), (1.0, 0.9, 0.8), 0.7, 6)
+
 
 def source(name: str, shipped: dict[str, Any]) -> Any:
     if name == "trajectories":
         return HISTORY
+    if name == "elimination":
+        return ELIMINATION
     report = shipped["mixed"][1]
     return compare({n: r for n, (_, r) in shipped.items()}) if name == "mosaic" else report
 
@@ -53,6 +58,17 @@ def test_the_two_renderers_show_the_same_numbers(shipped: dict[str, Any]) -> Non
     axes = figure("profiles", report, backend="matplotlib").axes
     drawn = {axis.get_title(): list(axis.lines[0].get_ydata()) for axis in axes}
     assert {curve.name: list(curve.y) for curve in curves} == drawn
+
+    trace = figure("elimination", ELIMINATION, backend="matplotlib").axes[0].lines
+    assert {line.get_label(): list(line.get_ydata()) for line in trace} == {
+        "loss": [0.1, 0.2, 0.4],
+        "accuracy": [1.0, 0.9, 0.8],
+        "budget": [0.5, 0.5, 0.5],
+    }
+    drawn_too = figure("elimination", ELIMINATION).data
+    assert {curve.name: list(curve.y) for curve in drawn_too} == {
+        line.get_label(): list(line.get_ydata()) for line in trace
+    }
 
     lines = figure("trajectories", HISTORY, backend="matplotlib").axes[0].lines
     assert {line.get_label(): list(line.get_ydata()) for line in lines} == {

@@ -81,15 +81,17 @@ def test_a_heads_sentences_are_its_coordinates() -> None:
 
 def test_the_verdict_says_how_far_to_trust_it(shipped: dict[str, Any]) -> None:
     report = shipped["mixed"][1]
-    assert "extrapolated: this model lies" in verdict_sentence(report)  # its vocabulary is larger
-    text = verdict_sentence(replace(report, meta={**report.meta, "calibrated": False}))
+    report = replace(report, meta={**report.meta, "calibrated": False, "extrapolated": False})
+    text = verdict_sentence(report)
     assert "not calibrated yet: read it as an order, not as a frequency" in text
     assert "induction (strength 0." in text
     assert "in weights (strength 0." in text
-    meta = {**report.meta, "calibrated": True, "extrapolated": []}
+    meta = {**report.meta, "calibrated": True}
     assert "calibrated on models whose" in verdict_sentence(replace(report, meta=meta))
     meta["extrapolated"] = True
-    assert "extrapolated: this model lies" in verdict_sentence(replace(report, meta=meta))
+    assert "(extrapolated, since no model of its kind" in verdict_sentence(
+        replace(report, meta=meta)
+    )
     none = verdict_sentence(shipped["none"][1])
     assert none.endswith("No circuit that answers reaches a strength of one half.")
 
