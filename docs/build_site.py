@@ -114,6 +114,7 @@ def _unlinked(found: re.Match[str]) -> str:
     here = (
         "://" in target or target.endswith(".html") or target.startswith(("examples/", "images/"))
     )
+    here = here and not target.startswith("benchmarks/")  # tables stay in the repository
     return found[0] if not target or here else found[2]
 
 
