@@ -30,6 +30,7 @@ Kind = Literal[
 ]
 # Kinds that answer from the context, and so count for the label "icl".
 IN_CONTEXT: tuple[Kind, ...] = ("induction", "induction_long_prefix", "pointer_induction", "k_hop")
+BY_RUNNING = "strength is the share that the model, run on random contexts, gets right"
 WORKS = 0.5  # a circuit works when its strength exceeds this
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.circuits.attending import SIGNIFICANT, fixed_place_circuits
 from imir_detect.circuits.attribution import leading
-from imir_detect.circuits.core import Circuit, Coverage, Kind
+from imir_detect.circuits.core import BY_RUNNING, Circuit, Coverage, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, near_best
 from imir_detect.circuits.relation import CHANCE, LEAST_SHARE, Relation
@@ -204,9 +204,8 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
         strength=float(right.mean()),
         coverage=Coverage(float(held.double().mean()), "positions"),
         note=(
-            f"strength is the share of repeated random tokens that the model, run, gets right; "
-            f"heads are those whose predicted attention exceeds {LOOKS}, feeders bring a tenth of "
-            "the key's match"
+            f"{BY_RUNNING}; heads are those whose predicted attention exceeds {LOOKS}, feeders "
+            "bring a tenth of the key's match"
         ),
         parts=parts,
     )
@@ -295,8 +294,8 @@ def _in_weights(deep: Deep, relation: Relation) -> Circuit:
         strength=float(right.mean()) if len(right) else 0.0,
         coverage=Coverage(float(held.double().mean()) if len(held) else 0.0, "tokens"),
         note=(
-            f"R estimated from the extended read-out, a probe and not a reading of weights: "
-            f"{len(relation.named)} of {len(extended.tokens)} sampled tokens; what holds it "
+            f"{BY_RUNNING}; R estimated from the extended read-out, a probe and not a reading of "
+            f"weights: {len(relation.named)} of {len(extended.tokens)} sampled tokens; what holds it "
             "was not looked at"
         ),
     )

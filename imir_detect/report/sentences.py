@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from imir_detect._typing import HeadIndex
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.core import BY_RUNNING, IN_CONTEXT, Circuit
 from imir_detect.coordinates.pathsum import name_of
 from imir_detect.result import Report
 
@@ -112,7 +112,13 @@ def circuit_sentences(circuit: Circuit) -> tuple[str, ...]:
         said.append(f"Where to look, {listed(feeders)} {tells}, by marking each token with one "
                     "that stood before it.")  # fmt: skip
     covered = f"{percent(circuit.coverage.share)} of {circuit.coverage.of}"
-    if circuit.kind in ANSWERS:
+    if circuit.kind in ANSWERS and BY_RUNNING in circuit.note:
+        state = "" if circuit.works else ", too few to count"
+        said.append(
+            f"The model, run on random contexts, answers so on {percent(circuit.strength)} of "
+            f"them{state}; {covered} come near the best."
+        )
+    elif circuit.kind in ANSWERS:
         state = "It works" if circuit.works else "It is too weak to count"
         said.append(
             f"{state}: by itself, and not overruled by the rest of the model, it is right on "

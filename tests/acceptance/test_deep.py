@@ -102,3 +102,12 @@ def test_bare_weights_take_this_route_too() -> None:
     own, bare = deep(model).circuits, deep(read_weights(model)).circuits
     assert [(c.kind, c.heads, c.edges) for c in own] == [(c.kind, c.heads, c.edges) for c in bare]
     assert abs(own[0].effects["match"] - bare[0].effects["match"]) < 1e-3
+
+
+def test_the_page_says_that_a_deep_models_strength_comes_from_running_it() -> None:
+    from imir_detect.report.sentences import circuit_sentences
+
+    circuit = next(c for c in deep(planted.induction()).circuits if c.kind == "induction")
+    said = " ".join(circuit_sentences(circuit))
+    assert "The model, run on random contexts, answers so on" in said
+    assert "by itself" not in said
