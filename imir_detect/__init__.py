@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from imir_detect.result import Report
     from imir_detect.table import Table
     from imir_detect.tasks import make_task
+    from imir_detect.weights.forward import predict_attention
     from imir_detect.weights.model import ModelWeights
     from imir_detect.weights.read import read_weights
     from imir_detect.weights.sources import open_model
@@ -45,6 +46,7 @@ _HOME = {
     "make_task": "tasks",
     "model_from_state_dict": "weights.state",
     "open_model": "weights.sources",
+    "predict_attention": "weights.forward",
     "read_weights": "weights.read",
     "save_model": "weights.store",
     "shipped_card": "zoo",
@@ -68,6 +70,7 @@ __all__ = [
     "make_task",
     "model_from_state_dict",
     "open_model",
+    "predict_attention",
     "read_weights",
     "save_model",
     "shipped_card",

@@ -19,7 +19,7 @@ from imir_detect.circuits.attribution import leading
 from imir_detect.circuits.core import BY_RUNNING, Circuit, Coverage, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, near_best
-from imir_detect.circuits.relation import CHANCE, LEAST_SHARE, Relation
+from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.carried import Carried, carry
 from imir_detect.coordinates.extended import Extended, Run
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node
@@ -31,7 +31,6 @@ from imir_detect.weights.model import ModelWeights
 # Averaging over contexts weakens predicted attention: a quarter of it names a head.
 LOOKS = 0.1
 CONTEXTS = 16
-CLEAR = 0.95  # chance that a row without association stays below its clear entry
 
 
 @dataclass(frozen=True)
@@ -249,29 +248,6 @@ def _wished_key(
     return query @ w.W_K[layer, index].T
 
 
-def extended_relation(weights: ModelWeights, extended: Extended) -> Relation:
-    """R from the extended read-out: a token's partner leads its row's mean logit by more than the
-    largest of as many normal draws would at chance `CLEAR`, in either half of the contexts. No more
-    such tokens than chance: no relation."""
-    partner = torch.full((weights.vocab_size,), -1)
-    margin = torch.zeros(weights.vocab_size, dtype=DTYPE)
-    if weights.same_vocabulary:
-        level = torch.tensor(CLEAR ** (1 / weights.vocab_out), dtype=DTYPE)
-        bar = torch.special.ndtri(level)
-        lead = (extended.lead - bar * extended.spread).amin(0)
-        kept = (extended.named[0] == extended.named[1]) & (lead > 0)
-        count, size = int(kept.sum()), len(kept)
-        chance = torch.tensor(1 - CLEAR, dtype=DTYPE)
-        law = torch.distributions.Binomial(size, chance)
-        values = torch.arange(count, size + 1, dtype=DTYPE)
-        tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
-        if count >= LEAST_SHARE * size and float(tail) < CHANCE:
-            tokens = extended.tokens[kept]
-            partner[tokens] = extended.named[0][kept]
-            margin[tokens] = lead[kept]
-    return Relation(partner, True, margin)
-
-
 def _in_weights(deep: Deep, relation: Relation) -> Circuit:
     """How often the model puts a named token's partner on top where nothing repeats yet, on
     contexts that R was not estimated from."""
@@ -295,7 +271,7 @@ def _in_weights(deep: Deep, relation: Relation) -> Circuit:
         coverage=Coverage(float(held.double().mean()) if len(held) else 0.0, "tokens"),
         note=(
             f"{BY_RUNNING}; R estimated from the extended read-out, a probe and not a reading of "
-            f"weights: {len(relation.named)} of {len(extended.tokens)} sampled tokens; what holds it "
-            "was not looked at"
+            f"weights: {len(relation.named)} of {len(extended.tokens)} sampled tokens; what holds "
+            "it was not looked at"
         ),
     )

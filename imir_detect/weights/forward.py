@@ -132,6 +132,34 @@ def patterns(
     return attend(weights, layer, query, key), f, g
 
 
+def normed(
+    weights: ModelWeights, layer: int, residual: Float[Tensor, "n pos d_model"]
+) -> Float[Tensor, "n pos d_model"]:
+    """What a layer reads of the model's own residual stream (n_layers: what the output reads)."""
+    if weights.centred:
+        residual = residual - residual.mean(-1, keepdim=True)
+    return residual * inverse_rms(weights, residual, layer)
+
+
+def predict_attention(
+    weights: ModelWeights, layer: int, residual: Float[Tensor, "n pos d_model"]
+) -> Float[Tensor, "n head pos pos"]:
+    """Attention of a layer's heads, predicted from the residual stream before it.
+
+    softmax over j of cap((x_i W_Q + b_Q)(x_j W_K + b_K)^T / scale) and what positions add, with x
+    the normed residual (Elhage et al. 2021; `Attention` lists what else can decide). `residual` is
+    what TransformerLens calls `blocks.LAYER.hook_resid_pre`, at positions 0, 1, ...; the result is
+    comparable with `blocks.LAYER.attn.hook_pattern`. Rows sum to 1, or to less where a sink takes
+    its share.
+
+    >>> from imir_detect import read_weights, shipped_model
+    >>> weights = read_weights(shipped_model("icl"))
+    >>> predict_attention(weights, 0, weights.embed(torch.arange(5))[None]).shape
+    torch.Size([1, 2, 5, 5])
+    """
+    return patterns(weights, layer, normed(weights, layer, residual.to(weights.W_E)))[0]
+
+
 def values(
     weights: ModelWeights, layer: int, x: Float[Tensor, "n pos d_model"]
 ) -> Float[Tensor, "n head pos d_head"]:

@@ -16,7 +16,14 @@ from torch import Tensor
 from imir_detect._typing import Float, Int
 from imir_detect.errors import UnsupportedModelError
 from imir_detect.weights.attention import Attention
-from imir_detect.weights.forward import inverse_rms, patterns, post_factor, project, values
+from imir_detect.weights.forward import (
+    inverse_rms,
+    normed,
+    patterns,
+    post_factor,
+    project,
+    values,
+)
 from imir_detect.weights.mlps import ACTIVATIONS
 from imir_detect.weights.model import MLPWeights, ModelWeights, Opaque
 from imir_detect.weights.run import run_hooks
@@ -99,16 +106,10 @@ class _Run:
             torch.finfo(precision).eps,
         )
 
-    def normed(self, weights: ModelWeights, layer: int) -> Tensor:
-        x = self.residual[layer]
-        if weights.centred:
-            x = x - x.mean(-1, keepdim=True)
-        return x * inverse_rms(weights, x, layer)
-
     def errors(self, weights: ModelWeights, layer: int) -> tuple[float, float]:
         """Largest differences of attention, and of what the heads write together relative to its
         largest entry, less what the model's own rounding explains; in half precision, mean ones."""
-        x = self.normed(weights, layer)
+        x = normed(weights, layer, self.residual[layer])
         pattern, _, _ = patterns(weights, layer, x)
         z = pattern @ values(weights, layer, x)
         total = torch.einsum("nhpk,hkd->npd", z, weights.W_O[layer]) + weights.b_O[layer]
@@ -223,7 +224,7 @@ def _pairing(weights: ModelWeights, run: _Run) -> ModelWeights:
 
 def _logits(weights: ModelWeights, run: _Run) -> ModelWeights:
     """Logits up to a factor that some families multiply them by, and up to a soft cap."""
-    own = run.normed(weights, weights.n_layers) @ weights.W_U + weights.b_U
+    own = normed(weights, weights.n_layers, run.residual[-1]) @ weights.W_U + weights.b_U
     seen = run.logits - run.logits.mean(-1, keepdim=True)
     if float((own - seen).abs().max()) <= SILENT:
         return weights  # a model that answers nothing: both are round-off

@@ -17,9 +17,8 @@ try:
 except (AttributeError, ImportError):
     pytest.skip("this library has no HookedTransformer", allow_module_level=True)
 
-from imir_detect import detect_circuits, read_weights  # noqa: E402
+from imir_detect import detect_circuits, predict_attention, read_weights  # noqa: E402
 from imir_detect.errors import InvalidWeightsError, UnsupportedModelError  # noqa: E402
-from imir_detect.weights.forward import inverse_rms, patterns  # noqa: E402
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -91,9 +90,7 @@ def test_attention_predicted_from_the_reading_is_the_models(settings: dict[str, 
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
     for layer in range(2):
-        x = cache[f"blocks.{layer}.hook_resid_pre"].double()
-        x = x - x.mean(-1, keepdim=True) if weights.centred else x
-        found, _, _ = patterns(weights, layer, x * inverse_rms(weights, x, layer))
+        found = predict_attention(weights, layer, cache[f"blocks.{layer}.hook_resid_pre"])
         seen = cache[f"blocks.{layer}.attn.hook_pattern"].double()
         assert float((found - seen).abs().max()) < 1e-3
     assert weights.readable == (settings.get("act_fn") != "solu_ln")
@@ -140,7 +137,5 @@ def test_bridges_of_the_3_x_generation_are_read(name: str) -> None:
     tokens = torch.randint(40, (3, 20), generator=torch.Generator().manual_seed(7))
     with torch.no_grad():
         _, cache = model.run_with_cache(tokens)
-    x = cache["blocks.1.hook_resid_pre"].double()
-    x = x - x.mean(-1, keepdim=True) if weights.centred else x
-    found, _, _ = patterns(weights, 1, x * inverse_rms(weights, x, 1))
+    found = predict_attention(weights, 1, cache["blocks.1.hook_resid_pre"])
     assert float((found - cache["blocks.1.attn.hook_pattern"]).abs().max()) < 1e-3

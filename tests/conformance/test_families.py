@@ -7,8 +7,8 @@ import families
 import pytest
 import torch
 
+from imir_detect import predict_attention
 from imir_detect.errors import UnsupportedModelError
-from imir_detect.weights.forward import inverse_rms, patterns
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
@@ -32,10 +32,7 @@ def own_patterns(model: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
 def worst(weights: ModelWeights, residuals: list[torch.Tensor], seen: list[torch.Tensor]) -> float:
     errors = []
     for layer, (x, pattern) in enumerate(zip(residuals, seen, strict=True)):
-        if weights.centred:
-            x = x - x.mean(-1, keepdim=True)
-        found, _, _ = patterns(weights, layer, x * inverse_rms(weights, x, layer))
-        errors.append(float((found - pattern).abs().max()))
+        errors.append(float((predict_attention(weights, layer, x) - pattern).abs().max()))
     return max(errors)
 
 
