@@ -62,7 +62,7 @@ def detect_circuits(
     weights = read_weights(model)
     question = _ask(weights, task, relation, context, verify)
     probe = Probe(weights, question.vocabulary, question.context, seed=seed)
-    route = deep_route if too_deep(weights) else exact_route
+    route = deep_route if too_deep(weights, probe.context) else exact_route
     found = route(model, probe, question.relation)
     measured = task_behaviour(model, weights, question.task, seed=seed)
     if verify == "ablate":

@@ -14,7 +14,7 @@ from imir_detect.circuits.deep import CONTEXTS, Deep, deep_circuits
 from imir_detect.circuits.deep_relation import extended_relation
 from imir_detect.circuits.heads import Head, head_table
 from imir_detect.circuits.patterns import Patterns
-from imir_detect.circuits.probe import Probe
+from imir_detect.circuits.probe import SAMPLES, Probe
 from imir_detect.circuits.relation import Relation, estimate_relation
 from imir_detect.coordinates.deep_table import deep_table
 from imir_detect.coordinates.extended import Extended
@@ -25,9 +25,11 @@ from imir_detect.notes import deep_limits, exact_limits
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.run import run_residuals
 
-# Above this many multiplications a token, or heads, paths are not summed but approximated.
+# Above this many multiplications a token, heads, or numbers that heads write on the contexts of one
+# question, paths are not summed but approximated.
 LARGEST_EXACT = 6_000_000
 MOST_HEADS = 64
+MOST_WRITTEN = 250_000_000
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,16 @@ class Found:
     route: str
 
 
-def too_deep(weights: ModelWeights) -> bool:
-    """Whether summing all paths would take minutes, or cannot be done since an MLP was not read."""
+def too_deep(weights: ModelWeights, context: int) -> bool:
+    """Whether summing all paths would take minutes or gigabytes, or cannot be done since an MLP was
+    not read."""
     per_token = sum(tensor.numel() for name, tensor in weights.tensors() if name in ("W_Q", "W_O"))
     inner = sum(m.W_in.numel() for m in weights.mlps if m is not None and hasattr(m, "W_in"))
     heads = weights.n_layers * weights.n_heads
-    return not weights.readable or heads > MOST_HEADS or 2 * (per_token + inner) > LARGEST_EXACT
+    if not weights.readable or heads > MOST_HEADS:
+        return True
+    written = 2 * SAMPLES * context * heads * weights.d_model
+    return 2 * (per_token + inner) > LARGEST_EXACT or written > MOST_WRITTEN
 
 
 def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:

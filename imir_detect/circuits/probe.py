@@ -16,6 +16,7 @@ from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.model import ModelWeights
 
+SAMPLES = 256  # contexts of one question
 NEAR_BEST = 0.85  # places belong to a circuit's coverage from this share of its best place
 
 
@@ -27,7 +28,7 @@ class Probe:
     weights: ModelWeights
     vocabulary: Int[Tensor, " vocab"]
     context: int
-    samples: int = 256
+    samples: int = SAMPLES
     seed: int = 0
 
     def generator(self, stream: int) -> torch.Generator:

@@ -77,7 +77,7 @@ def test_trained_models_show_the_heads_that_summed_paths_show(shipped: dict[str,
 
 def test_models_with_experts_take_this_route_and_say_so() -> None:
     model = families.wrapped("MixtralForCausalLM")
-    assert too_deep(read_weights(model))
+    assert too_deep(read_weights(model), 32)
     report = detect_circuits(model)
     assert report.meta["route"] == "extended embeddings"
     assert report.label == "none"
@@ -86,9 +86,12 @@ def test_models_with_experts_take_this_route_and_say_so() -> None:
 
 
 def test_small_readable_models_do_not() -> None:
-    assert not too_deep(read_weights(planted.induction()))
-    large = ModelSpec(20, 8, n_layers=9, n_heads=8, d_model=16)
-    assert too_deep(read_weights(large.boot(seed=0)))
+    assert not too_deep(read_weights(planted.induction()), 14)
+    many_heads = ModelSpec(20, 8, n_layers=9, n_heads=8, d_model=16)
+    assert too_deep(read_weights(many_heads.boot(seed=0)), 8)
+    wide = read_weights(ModelSpec(20, 64, n_layers=4, n_heads=8, d_model=256).boot(seed=0))
+    assert too_deep(wide, 64)  # 2 x 256 contexts x 64 places x 32 heads x 256 numbers
+    assert not too_deep(wide, 8)
 
 
 def test_what_a_route_says_is_the_same_twice() -> None:
