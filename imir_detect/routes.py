@@ -29,7 +29,7 @@ from imir_detect.weights.run import run_residuals
 # question, paths are not summed but approximated.
 LARGEST_EXACT = 6_000_000
 MOST_HEADS = 64
-MOST_WRITTEN = 250_000_000
+MOST_WRITTEN = 100_000_000
 
 
 @dataclass(frozen=True)

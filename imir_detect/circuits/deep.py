@@ -30,7 +30,7 @@ from imir_detect.weights.model import ModelWeights
 
 # Averaging over contexts weakens predicted attention: a quarter of it names a head.
 LOOKS = 0.1
-CONTEXTS = 16
+CONTEXTS = 8
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,9 @@ def head_table(
         copying = suppression = association = None
         if weights.same_vocabulary:
             X = weights.W_E if extended is None else extended.own[layer].mean(0)
-            A = X @ weights.W_V[layer, head] @ weights.W_O[layer, head]
-            copying, suppression = top_share(A, B, None, index)
-            association, _ = top_share(A, B, partner, index)
+            A, out = X @ weights.W_V[layer, head], B @ weights.W_O[layer, head].T
+            copying, suppression = top_share(A, out, None, index)
+            association, _ = top_share(A, out, partner, index)
         rows.append(
             Head(
                 layer,

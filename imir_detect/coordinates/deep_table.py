@@ -53,8 +53,9 @@ def deep_table(
             rows += _shifts(scores[index], plain, (layer, index))
             rows += _matches(weights, extended, (layer, index), factors, asked, others)
     partner = within(relation, extended.tokens)
+    unembedding = weights.W_U.T[extended.tokens] if weights.same_vocabulary else weights.W_U.T[:0]
     for head in weights.heads:
-        rows += _read_outs(weights, extended, head, partner, asked)
+        rows += _read_outs(weights, extended, head, unembedding, partner, asked)
     return tuple(rows)
 
 
@@ -132,15 +133,19 @@ def _matches(
 
 
 def _read_outs(
-    w: ModelWeights, extended: Extended, head: HeadIndex, partner: Tensor, asked: Tensor
+    w: ModelWeights,
+    extended: Extended,
+    head: HeadIndex,
+    unembedding: Float[Tensor, "token d_model"],
+    partner: Tensor,
+    asked: Tensor,
 ) -> Iterator[Coordinate]:
     layer, index = head
-    A = extended.own[layer].mean(0) @ w.W_V[layer, index] @ w.W_O[layer, index]
-    A = A / float(extended.rms[-1][1:].mean())
+    A = extended.own[layer].mean(0) @ w.W_V[layer, index] / float(extended.rms[-1][1:].mean())
     for unit, name, to in (("copy", "identity", None), ("associate", "association", partner)):
         reading, top = ZERO, 0.0
         if w.same_vocabulary:
-            B = w.W_U.T[extended.tokens]
+            B = unembedding @ w.W_O[layer, index].T  # of the head's own rank
             reading = read_selection(A, B, to)
             top = top_share(A, B, to, asked)[0]
         yield Coordinate(

@@ -158,15 +158,19 @@ class _Sums:
         )
 
     def _named(self, sample: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Each row's largest entry but its own, in place: the table is vocabulary wide."""
         logits = self.logits.view(2, self.size, -1)
-        logits = logits / self.count.sum(-1, keepdim=True).clamp(min=1).float()
-        logits = logits - logits.mean(1, keepdim=True)
-        if logits.shape[-1] > int(sample.max()):
-            logits.scatter_(2, sample.expand(2, -1)[..., None], float("-inf"))
+        logits.div_(self.count.sum(-1, keepdim=True).clamp(min=1).float())
+        logits.sub_(logits.mean(1, keepdim=True))
+        own = sample.expand(2, -1)[..., None]
+        same = logits.shape[-1] > int(sample.max())
+        if same:
+            logits.scatter_(2, own, float("-inf"))
         best, named = logits.max(-1)
-        finite = logits.masked_fill(torch.isinf(logits), 0.0)
-        count = logits.shape[-1] - 1
-        mean = (finite.sum(-1) - best) / max(1, count - 1)
-        square = (finite.pow(2).sum(-1) - best.pow(2)) / max(1, count - 1)
+        if same:
+            logits.scatter_(2, own, 0.0)
+        count = max(1, logits.shape[-1] - 2)
+        mean = (logits.sum(-1) - best) / count
+        square = (torch.linalg.vector_norm(logits, dim=-1).pow(2) - best.pow(2)) / count
         spread = (square - mean.pow(2)).clamp(min=LEAST_NORM).sqrt()
         return named, (best - mean).to(DTYPE), spread.to(DTYPE)

@@ -76,7 +76,8 @@ class RawModel:
 
 
 def fold(raw: RawModel) -> ModelWeights:
-    """The same function with norms folded.
+    """The same function with norms folded. Takes the raw tensors over: the large ones are changed
+    in place, since a vocabulary of them is the better part of a model's memory.
 
     With norm gain g and bias b, the next weight W becomes diag(g) W and gains the bias b W. For
     LayerNorm, what writes to the residual stream and what reads from it is centred over d_model as
@@ -100,12 +101,12 @@ def fold(raw: RawModel) -> ModelWeights:
     centred = "LN" in kinds
 
     def write(tensor: Tensor) -> Tensor:
-        return tensor - tensor.mean(-1, keepdim=True) if centred else tensor
+        return tensor.sub_(tensor.mean(-1, keepdim=True)) if centred else tensor
 
     def reads(tensor: Tensor, norm: Norm) -> Tensor:
         """A weight (..., d_model, out) behind a norm: gain folded, blind to what is centred."""
         folded = norm.gain[:, None] * tensor
-        return folded - folded.mean(-2, keepdim=True) if centred else folded
+        return folded.sub_(folded.mean(-2, keepdim=True)) if centred else folded
 
     def read_all(name: str) -> Tensor:
         return torch.stack([reads(getattr(b, f"W_{name}"), b.ln1) for b in raw.blocks])
@@ -125,8 +126,10 @@ def fold(raw: RawModel) -> ModelWeights:
                 for b, block in zip(b_V, raw.blocks, strict=True)
             ]
         )
-    W_U = reads(raw.W_U, raw.final)
     b_U = raw.b_U + raw.final.bias @ raw.W_U
+    W_U = raw.W_U.mul_(raw.final.gain[:, None])
+    if centred:
+        W_U.sub_(W_U.mean(-2, keepdim=True))
     return ModelWeights(
         W_E=write(raw.W_E),
         W_pos=write(raw.W_pos),
@@ -137,7 +140,7 @@ def fold(raw: RawModel) -> ModelWeights:
         b_Q=biases("Q"),
         b_K=biases("K"),
         b_O=write(b_O),
-        W_U=W_U - W_U.mean(1, keepdim=True),
+        W_U=W_U.sub_(W_U.mean(1, keepdim=True)),
         b_U=b_U - b_U.mean(),
         scale=torch.tensor([b.scale for b in raw.blocks], dtype=DTYPE),
         rms=before != {"none"},

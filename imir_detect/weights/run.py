@@ -100,7 +100,8 @@ def run_residuals(
             tokens.to(device), names_filter=lambda name: name in wanted
         )
         rows = [cache[name].double().cpu() for name in names]
-        logits = logits.float().cpu()
+        logits = logits.float().cpu().clone()
+        logits.sub_(logits.mean(-1, keepdim=True))
     if weights.centred:
         rows = [row - row.mean(-1, keepdim=True) for row in rows]
-    return rows, logits - logits.mean(-1, keepdim=True)
+    return rows, logits
