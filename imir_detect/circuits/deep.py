@@ -21,7 +21,7 @@ from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, near_best
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.carried import Carried, carry
-from imir_detect.coordinates.extended import Extended, Run
+from imir_detect.coordinates.extended import Extended, Run, read_out
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node
 from imir_detect.frame.contexts import distinct_tokens, repeated_contexts
 from imir_detect.linalg import DTYPE
@@ -170,9 +170,8 @@ def _copies(deep: Deep, head: HeadIndex) -> tuple[float, float]:
     w, extended = deep.weights, deep.extended
     if not w.same_vocabulary:
         return 0.0, 0.0
-    layer, index = head
-    rows = extended.own[layer].mean(0) @ w.W_V[layer, index] @ w.W_O[layer, index]
-    logits = rows / float(extended.rms[-1].mean()) @ w.W_U[:, extended.tokens]
+    A, B = read_out(w, extended, head)
+    logits = A @ B.T
     own = logits.diagonal() - (logits.sum(1) - logits.diagonal()) / max(1, len(logits) - 1)
     error = float(own.std()) / math.sqrt(len(own))
     return float(own.mean()) * deep.lift(head, 1), float(own.mean()) / max(error, 1e-12)

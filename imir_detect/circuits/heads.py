@@ -14,7 +14,7 @@ from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
-from imir_detect.coordinates.extended import Extended
+from imir_detect.coordinates.extended import Extended, read_out
 from imir_detect.coordinates.table import top_share, within
 
 # The role of the head that ends a circuit without `parts`; what feeds it has none by that.
@@ -68,18 +68,21 @@ def head_table(
     asked = torch.zeros(weights.vocab_size, dtype=torch.bool)
     asked[probe.vocabulary[order[:count]]] = True
     index = asked.nonzero()[:, 0]
-    partner, B = relation.partner, weights.W_U.T
+    partner = relation.partner
     if extended is not None and weights.same_vocabulary:
         index = torch.arange(len(extended.tokens))
-        partner, B = within(relation.partner, extended.tokens), weights.W_U.T[extended.tokens]
+        partner = within(relation.partner, extended.tokens)
     rows = []
     for layer, head in weights.heads:
         copying = suppression = association = None
         if weights.same_vocabulary:
-            X = weights.W_E if extended is None else extended.own[layer].mean(0)
-            A, out = X @ weights.W_V[layer, head], B @ weights.W_O[layer, head].T
-            copying, suppression = top_share(A, out, None, index)
-            association, _ = top_share(A, out, partner, index)
+            if extended is None:
+                A = weights.W_E @ weights.W_V[layer, head]
+                B = weights.W_U.T @ weights.W_O[layer, head].T
+            else:
+                A, B = read_out(weights, extended, (layer, head))
+            copying, suppression = top_share(A, B, None, index)
+            association, _ = top_share(A, B, partner, index)
         rows.append(
             Head(
                 layer,

@@ -16,7 +16,7 @@ from torch import Tensor
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.coordinates.carried import Carried
 from imir_detect.coordinates.effects import ZERO, read_selection, read_shift
-from imir_detect.coordinates.extended import Extended
+from imir_detect.coordinates.extended import Extended, read_out
 from imir_detect.coordinates.table import (
     SHIFTS,
     Coordinate,
@@ -53,9 +53,8 @@ def deep_table(
             rows += _shifts(scores[index], plain, (layer, index))
             rows += _matches(weights, extended, (layer, index), factors, asked, others)
     partner = within(relation, extended.tokens)
-    unembedding = weights.W_U.T[extended.tokens] if weights.same_vocabulary else weights.W_U.T[:0]
     for head in weights.heads:
-        rows += _read_outs(weights, extended, head, unembedding, partner, asked)
+        rows += _read_outs(weights, extended, head, partner, asked)
     return tuple(rows)
 
 
@@ -136,16 +135,14 @@ def _read_outs(
     w: ModelWeights,
     extended: Extended,
     head: HeadIndex,
-    unembedding: Float[Tensor, "token d_model"],
     partner: Tensor,
     asked: Tensor,
 ) -> Iterator[Coordinate]:
     layer, index = head
-    A = extended.own[layer].mean(0) @ w.W_V[layer, index] / float(extended.rms[-1][1:].mean())
+    A, B = read_out(w, extended, head)
     for unit, name, to in (("copy", "identity", None), ("associate", "association", partner)):
         reading, top = ZERO, 0.0
         if w.same_vocabulary:
-            B = unembedding @ w.W_O[layer, index].T  # of the head's own rank
             reading = read_selection(A, B, to)
             top = top_share(A, B, to, asked)[0]
         yield Coordinate(

@@ -86,6 +86,19 @@ class Extended:
         return sums.means(sample, n)
 
 
+def read_out(
+    weights: ModelWeights, extended: Extended, head: tuple[int, int]
+) -> tuple[Float[Tensor, "token d_head"], Float[Tensor, "token d_head"]]:
+    """A and B with A B^T = what a head's output-value map adds to the logits of the sampled tokens,
+    from their extended embeddings, at the output's typical norm. Position 0, whose norm is its own,
+    is left out of that. B has no rows where output tokens are not input tokens."""
+    layer, index = head
+    A = extended.own[layer].mean(0) @ weights.W_V[layer, index]
+    A = A / float(extended.rms[-1][1:].mean())
+    tokens = extended.tokens if weights.same_vocabulary else extended.tokens[:0]
+    return A, weights.W_U[:, tokens].T @ weights.W_O[layer, index].T
+
+
 class _Sums:
     """Running sums over contexts, so that no residual is kept."""
 

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imir_detect.errors import InvalidWeightsError, UnsupportedModelError
+from imir_detect.errors import UnsupportedModelError
 from imir_detect.linalg import DTYPE, to_analysis
 from imir_detect.weights import huggingface
 from imir_detect.weights.attention import Attention, Rotary
 from imir_detect.weights.mlps import read_mlp
 from imir_detect.weights.model import MLPWeights, Opaque
 from imir_detect.weights.norms import read_norm
+from imir_detect.weights.parameters import read_heads
 from imir_detect.weights.raw import Norm, RawBlock, RawModel
 
 NATIVE = "TransformerLensNative"
@@ -46,7 +47,7 @@ def read_bridge(model: Any) -> RawModel:
         W_E=W_E,
         W_pos=_positions(model, cfg),
         blocks=tuple(_block(model, layer, native) for layer in range(len(model.blocks))),
-        final=_norm(final, cfg.d_model, "the final norm"),
+        final=read_norm(final, cfg.d_model, "the final norm"),
         W_U=W_U,
         b_U=torch.zeros(W_U.shape[1], dtype=DTYPE) if b_U is None else to_analysis(b_U),
         eps=float(cfg.eps),
@@ -71,10 +72,6 @@ def _parallel(model: Any) -> bool:
     )
 
 
-def _norm(module: Any, width: int, name: str) -> Norm:
-    return Norm.absent(width) if module is None else read_norm(module, width, name)
-
-
 def _positions(model: Any, cfg: Any) -> Tensor:
     """The table that is added to the residual stream; no rows without one. Some families keep rows
     before position 0, which `verify` drops."""
@@ -93,15 +90,8 @@ def _positions(model: Any, cfg: Any) -> Tensor:
 def _block(model: Any, layer: int, native: bool) -> RawBlock:
     cfg, block = model.cfg, model.blocks[layer]
     attn = block.attn
-    raw = {name: _parameter(attn, f"W_{name}", layer) for name in "QKVO"}
+    raw, biases = read_heads(attn, layer)
     heads, d_head = raw["Q"].shape[0], raw["Q"].shape[2]
-    raw = {name: tensor.repeat_interleave(heads // len(tensor), 0) for name, tensor in raw.items()}
-    biases = {}
-    for name in "QKV":
-        bias = _parameter(attn, f"b_{name}", layer, optional=True)
-        bias = torch.zeros(heads, d_head, dtype=DTYPE) if bias is None else bias.view(-1, d_head)
-        biases[name] = bias.repeat_interleave(heads // len(bias), 0)
-    b_O = _parameter(attn, "b_O", layer, optional=True)
     module = attn.original_component
     if native:
         scale, kind = float(module.scale), _native_attention(module)
@@ -109,12 +99,11 @@ def _block(model: Any, layer: int, native: bool) -> RawBlock:
         scale = huggingface.scale_of(module, huggingface.config_of(model), d_head)
         kind = huggingface.attention_of(model, layer, heads, d_head, float(cfg.eps))
     post = getattr(block, "ln1_post", None)
-    ln1 = _norm(getattr(block, "ln1", None), cfg.d_model, f"the norm before attention {layer}")
+    ln1 = read_norm(getattr(block, "ln1", None), cfg.d_model, f"the norm before attention {layer}")
     ln2, mlp = _mlp(model, layer, ln1)
-    b_O = torch.zeros(cfg.d_model, dtype=DTYPE) if b_O is None else b_O
     if not native:
         share = float(getattr(huggingface.config_of(model), "residual_multiplier", None) or 1.0)
-        raw["O"], b_O = share * raw["O"], share * b_O
+        raw["O"], biases["O"] = share * raw["O"], share * biases["O"]
         if isinstance(mlp, MLPWeights):
             mlp = replace(mlp, W_out=share * mlp.W_out, b_out=share * mlp.b_out)
     return RawBlock(
@@ -126,12 +115,12 @@ def _block(model: Any, layer: int, native: bool) -> RawBlock:
         b_Q=biases["Q"],
         b_K=biases["K"],
         b_V=biases["V"],
-        b_O=b_O,
+        b_O=biases["O"],
         scale=scale,
         attention=kind,
         post=None
         if post is None
-        else _norm(post, cfg.d_model, f"the norm after attention {layer}"),
+        else read_norm(post, cfg.d_model, f"the norm after attention {layer}"),
         ln2=ln2,
         mlp=mlp,
     )
@@ -146,8 +135,10 @@ def _mlp(model: Any, layer: int, ln1: Norm) -> tuple[Norm | None, MLPWeights | O
     before, post = getattr(block, "ln2", None), getattr(block, "ln2_post", None)
     # A parallel block without a second norm reads what attention reads.
     shared = before is None and _parallel(model)
-    ln2 = ln1 if shared else _norm(before, cfg.d_model, f"the norm of MLP {layer}")
-    gain = None if post is None else _norm(post, cfg.d_model, f"the norm after MLP {layer}").gain
+    ln2 = ln1 if shared else read_norm(before, cfg.d_model, f"the norm of MLP {layer}")
+    gain = (
+        None if post is None else read_norm(post, cfg.d_model, f"the norm after MLP {layer}").gain
+    )
     return ln2, read_mlp(mlp, len(model.blocks), cfg.act_fn, gain)
 
 
@@ -158,18 +149,3 @@ def _native_attention(module: Any) -> Attention:
         rotary = Rotary(to_analysis(angle), adjacent=True)
     cap = float(module.attn_scores_soft_cap)
     return Attention(rotary=rotary, cap=cap if cap > 0 else None)
-
-
-def _parameter(attn: Any, name: str, layer: int, *, optional: bool = False) -> Any:
-    try:
-        value = getattr(attn, name)
-        if value is None and optional:
-            return None
-        return to_analysis(value)
-    except (InvalidWeightsError, NotImplementedError, AttributeError, RuntimeError) as error:
-        raise InvalidWeightsError(
-            f"block {layer}: {name} cannot be read",
-            got=str(error),
-            wanted="floating-point weights of the usual shape",
-            todo="load the model unquantised",
-        ) from error

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imir_detect.errors import InvalidWeightsError, UnsupportedModelError
+from imir_detect.errors import UnsupportedModelError
 from imir_detect.linalg import DTYPE, to_analysis
 from imir_detect.weights.attention import Attention, QKNorm, Rotary
 from imir_detect.weights.mlps import read_mlp
 from imir_detect.weights.model import MLPWeights, Opaque
 from imir_detect.weights.norms import read_norm
+from imir_detect.weights.parameters import read_heads
 from imir_detect.weights.raw import Norm, RawBlock, RawModel
 
 POSITIONS = ("standard", "rotary", "alibi", "shortformer")
@@ -37,7 +38,7 @@ def read_hooked(model: Any) -> RawModel:
             _block(cfg, block, layer, table if kind == "shortformer" else None)
             for layer, block in enumerate(model.blocks)
         ),
-        final=_norm(final, cfg, "the final norm"),
+        final=read_norm(final, cfg.d_model, "the final norm"),
         W_U=to_analysis(model.unembed.W_U),
         b_U=to_analysis(model.unembed.b_U),
         eps=float(cfg.eps),
@@ -62,36 +63,13 @@ def _refuse_unread(cfg: Any) -> None:
         )
 
 
-def _norm(module: Any, cfg: Any, name: str) -> Norm:
-    if module is None or isinstance(module, torch.nn.Identity):
-        return Norm.absent(cfg.d_model)
-    return read_norm(module, cfg.d_model, name)
-
-
 def _block(cfg: Any, block: Any, layer: int, shortformer: Tensor | None) -> RawBlock:
     attn = block.attn
-
-    def read(name: str) -> Tensor:
-        try:
-            return to_analysis(getattr(attn, name))
-        except InvalidWeightsError as error:
-            raise InvalidWeightsError(
-                f"block {layer}: {name} cannot be read",
-                got=str(error),
-                wanted="floating-point weights of the usual shape",
-                todo="load the model unquantised",
-            ) from error
-
-    raw = {name: read(f"W_{name}") for name in "QKVO"}
-    biases = {name: read(f"b_{name}") for name in "QKVO"}
-    heads = cfg.n_heads
-    for name in "KV":  # the grouped accessors of some versions do not repeat heads
-        raw[name] = raw[name].repeat_interleave(heads // len(raw[name]), 0)
-        biases[name] = biases[name].repeat_interleave(heads // len(biases[name]), 0)
+    raw, biases = read_heads(attn, layer)
     post = getattr(block, "ln1_post", None)
     ln2, mlp = _mlp(cfg, block, layer)
     return RawBlock(
-        ln1=_norm(block.ln1, cfg, f"the norm before attention {layer}"),
+        ln1=read_norm(block.ln1, cfg.d_model, f"the norm before attention {layer}"),
         W_Q=raw["Q"],
         W_K=raw["K"],
         W_V=raw["V"],
@@ -102,7 +80,9 @@ def _block(cfg: Any, block: Any, layer: int, shortformer: Tensor | None) -> RawB
         b_O=biases["O"],
         scale=float(attn.attn_scale),
         attention=_attention(cfg, attn, raw, shortformer),
-        post=None if post is None else _norm(post, cfg, f"the norm after attention {layer}"),
+        post=None
+        if post is None
+        else read_norm(post, cfg.d_model, f"the norm after attention {layer}"),
         ln2=ln2,
         mlp=mlp,
     )
@@ -111,9 +91,11 @@ def _block(cfg: Any, block: Any, layer: int, shortformer: Tensor | None) -> RawB
 def _mlp(cfg: Any, block: Any, layer: int) -> tuple[Norm | None, MLPWeights | Opaque | None]:
     if cfg.attn_only:
         return None, None
-    ln2 = _norm(block.ln2, cfg, f"the norm of MLP {layer}")
+    ln2 = read_norm(block.ln2, cfg.d_model, f"the norm of MLP {layer}")
     post = getattr(block, "ln2_post", None)
-    gain = None if post is None else _norm(post, cfg, f"the norm after MLP {layer}").gain
+    gain = (
+        None if post is None else read_norm(post, cfg.d_model, f"the norm after MLP {layer}").gain
+    )
     mlp = read_mlp(block.mlp, cfg.n_layers, cfg.act_fn, gain)
     if isinstance(mlp, MLPWeights) and mlp.W_gate is not None:
         # This library adds b_in behind the gate.

@@ -50,6 +50,13 @@ class ModelSpec:
             raise InvalidArgumentError(
                 "no such normalisation", got=repr(self.norm), wanted=str(NORMS), todo="use one"
             )
+        if self.position not in ("standard", "rotary"):
+            raise InvalidArgumentError(
+                "no such positions",
+                got=repr(self.position),
+                wanted="'standard' or 'rotary'",
+                todo="pass a model with other positions itself",
+            )
         if self.d_head is None and self.d_model % self.n_heads:
             raise InvalidArgumentError(
                 "heads do not divide the width",

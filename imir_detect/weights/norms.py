@@ -21,11 +21,13 @@ CLOSE = 1e-4
 
 
 def read_norm(module: Any, width: int, name: str) -> Norm:
-    """Kind, gain and bias of a norm over the last axis, of this width.
+    """Kind, gain and bias of a norm over the last axis, of this width; None is no norm.
 
     With rows x of mean 0 and mean square 1: LN and RMS both map A x to gain x + bias, a constant
     row tells them apart, and no norm maps 2 A x to twice what it maps A x to.
     """
+    if module is None:
+        return Norm.absent(width)
     call = _copy(module)
     generator = torch.Generator().manual_seed(0)
     x = 0.5 + torch.rand(width, generator=generator, dtype=DTYPE)

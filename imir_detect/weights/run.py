@@ -62,13 +62,20 @@ def run_hooks(
     model: Any, tokens: Int[Tensor, "batch pos"], names: Collection[str]
 ) -> tuple[Float[Tensor, "batch pos vocab"], dict[str, Tensor]]:
     """Logits, and what passes the named hooks (those that the model has), CPU float64."""
+    logits, kept = _run_cached(model, tokens, names)
+    return logits.double().cpu(), kept
+
+
+def _run_cached(
+    model: Any, tokens: Tensor, names: Collection[str]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Logits as the model gives them, and what passes the named hooks, CPU float64."""
+    wanted = set(names)
     with quietly(model) as device:
-        wanted = set(names)
         logits, cache = model.run_with_cache(
             tokens.to(device), names_filter=lambda name: name in wanted
         )
-        kept = {name: cache[name].double().cpu() for name in wanted if name in cache}
-    return logits.double().cpu(), kept
+        return logits, {name: cache[name].double().cpu() for name in wanted if name in cache}
 
 
 def run_ablated(
@@ -94,14 +101,10 @@ def run_residuals(
     last = weights.n_layers - 1
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(weights.n_layers)]
     names.append(f"blocks.{last}.hook_resid_post")
-    with quietly(model) as device:
-        wanted = set(names)
-        logits, cache = model.run_with_cache(
-            tokens.to(device), names_filter=lambda name: name in wanted
-        )
-        rows = [cache[name].double().cpu() for name in names]
-        logits = logits.float().cpu().clone()
-        logits.sub_(logits.mean(-1, keepdim=True))
+    logits, cache = _run_cached(model, tokens, names)
+    rows = [cache[name] for name in names]
+    logits = logits.float().cpu().clone()
+    logits.sub_(logits.mean(-1, keepdim=True))
     if weights.centred:
         rows = [row - row.mean(-1, keepdim=True) for row in rows]
     return rows, logits

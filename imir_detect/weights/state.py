@@ -3,6 +3,7 @@ from a configuration and never guessed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -34,6 +35,22 @@ RENAMED = {  # what TransformerLens configurations call the fields of `ModelSpec
     "attn_scores_soft_cap": "cap",
 }
 NEEDED = ("d_vocab", "n_ctx", "n_layers", "n_heads", "d_model")
+PLAIN: dict[str, tuple[Any, ...]] = {  # settings that `ModelSpec` has at these values only
+    "attention_dir": ("causal",),
+    "use_attn_scale": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "use_local_attn": (False,),
+    "window_size": (None,),
+    "use_qk_norm": (False,),
+    "parallel_attn_mlp": (False,),
+    "use_normalization_before_and_after": (False,),
+    "post_embedding_ln": (False,),
+    "output_logits_soft_cap": (-1.0,),
+    "use_NTK_by_parts_rope": (False,),
+    "rotary_base_local": (None,),
+    "rope_scaling": (None,),
+    "num_experts": (None,),
+}
 
 
 def model_from_state_dict(
@@ -85,8 +102,35 @@ def _spec(config: Mapping[str, Any]) -> ModelSpec:
             wanted=", ".join(NEEDED),
             todo="heads are never guessed from shapes: add them to the configuration",
         )
+    _refuse_unheld(config, values)
     kept = {name: v for name, v in values.items() if name in known and v is not None}
     return ModelSpec(**kept)
+
+
+def _refuse_unheld(config: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raise where a setting would be dropped that changes what the tensors compute."""
+    odd = [name for name, plain in PLAIN.items() if config.get(name, plain[0]) not in plain]
+    width = values.get("d_head") or values["d_model"] // values["n_heads"]
+    scale = config.get("attn_scale")
+    if scale is not None and scale > 0 and not math.isclose(scale, math.sqrt(width)):
+        odd.append("attn_scale")
+    # A native model turns adjacent pairs, whatever its own flag says.
+    halves = config.get("rotary_adjacent_pairs") is False and config.get("architecture") is None
+    if values.get("position") == "rotary" and halves:
+        odd.append("rotary_adjacent_pairs")
+    if "RMS" not in str(values.get("norm")) and config.get("final_rms"):
+        odd.append("final_rms")
+    if not math.isclose(config.get("eps") or 1e-5, 1e-5):
+        odd.append("eps")
+    if values.get("d_mlp") and values.get("act_fn") is None:
+        odd.append("act_fn")
+    if odd:
+        raise InvalidArgumentError(
+            "the configuration has settings that a model built here would not have",
+            got=", ".join(f"{name}={config.get(name)!r}" for name in odd),
+            wanted="a native model's: " + ", ".join(f"{n}={v[0]!r}" for n, v in PLAIN.items()),
+            todo="load the model with the library that saved it, and pass the model itself",
+        )
 
 
 def _bare(name: str) -> str:

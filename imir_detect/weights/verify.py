@@ -52,7 +52,16 @@ def verified(model: Any, weights: ModelWeights) -> ModelWeights:
         attention, written = run.errors(weights, layer)
         _check("attention", layer, weights, attention)
         _check("head outputs", layer, weights, written)
-    return _logits(weights, run)
+    return _logits(weights, run, _final_cap(model))
+
+
+def _final_cap(model: Any) -> float | None:
+    """The soft cap of the logits that the model's configuration names."""
+    inner = getattr(getattr(model, "original_model", None), "config", None)
+    inner = getattr(inner, "text_config", None) or inner
+    named = getattr(inner, "final_logit_softcapping", None)
+    cap = float(named or getattr(model.cfg, "output_logits_soft_cap", None) or -1.0)
+    return cap if cap > 0 else None
 
 
 class _Run:
@@ -222,8 +231,9 @@ def _pairing(weights: ModelWeights, run: _Run) -> ModelWeights:
     return replace(weights, attention=other) if error(other) <= TOLERANCE else weights
 
 
-def _logits(weights: ModelWeights, run: _Run) -> ModelWeights:
-    """Logits up to a factor that some families multiply them by, and up to a soft cap."""
+def _logits(weights: ModelWeights, run: _Run, cap: float | None) -> ModelWeights:
+    """Logits up to a factor that some families multiply them by, and up to a soft cap: a named one
+    is undone before they are compared."""
     own = normed(weights, weights.n_layers, run.residual[-1]) @ weights.W_U + weights.b_U
     seen = run.logits - run.logits.mean(-1, keepdim=True)
     if float((own - seen).abs().max()) <= SILENT:
@@ -234,8 +244,18 @@ def _logits(weights: ModelWeights, run: _Run) -> ModelWeights:
             if scale == 1.0:
                 return weights
             return replace(weights, W_U=scale * weights.W_U, b_U=scale * weights.b_U)
+    note = "logits pass a monotone map (a soft cap); effects are in nats before it"
+    if cap is not None:
+        # Where the cap is all but reached, rounding leaves nothing to compare.
+        open_ = run.logits.abs() < 0.99 * cap
+        before = cap * (run.logits / cap).clamp(-0.9999999, 0.9999999).atanh()
+        difference = (before - own).masked_fill(~open_, float("nan"))
+        difference = difference - difference.nanmean(-1, keepdim=True)
+        error = float(difference.nan_to_num().abs().max())
+        enough = float(open_.double().mean()) > 0.5
+        if enough and error <= (TOLERANCE + 100 * run.eps) * float(own.abs().max()):
+            return replace(weights, notes=(*weights.notes, note))
     if float((own.argsort(-1) == run.logits.argsort(-1)).double().mean()) > 1 - TOLERANCE:
-        note = "logits pass a monotone map (a soft cap); effects are in nats before it"
         return replace(weights, notes=(*weights.notes, note))
     raise UnsupportedModelError(
         "the logits that the weights predict are not the model's",

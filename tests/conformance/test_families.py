@@ -89,6 +89,15 @@ def test_folding_a_wrapped_model_once_or_twice_changes_nothing(name: str) -> Non
             assert torch.allclose(a, b, atol=1e-5 * max(1.0, float(a.abs().max()) if len(a) else 1))
 
 
+def test_a_soft_cap_on_many_logits_is_undone_before_they_are_compared() -> None:
+    """Capped logits of thousands of tokens lie so close that their ranks are round-off."""
+    model = families.wrapped(
+        "Gemma2ForCausalLM", vocab_size=6000, final_logit_softcapping=2.0, seed=1
+    )
+    weights = read_weights(model)
+    assert any("soft cap" in note for note in weights.notes)
+
+
 def test_a_reading_that_is_not_the_models_is_refused() -> None:
     """The guard behind the table: here a hook doubles the queries behind the reader's back."""
     model = families.wrapped("LlamaForCausalLM")

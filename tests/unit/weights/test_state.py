@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,49 @@ def test_heads_are_never_guessed() -> None:
     legacy = to_hooked(parameters(random_model(SPEC)), 2, 2)
     with pytest.raises(InvalidWeightsError, match="has 2 heads, the configuration 4"):
         model_from_state_dict(legacy, {**CONFIG, "n_heads": 4})
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ({"use_attn_scale": False}, "use_attn_scale=False"),
+        ({"attn_scale": 3.0}, "attn_scale=3.0"),
+        ({"use_local_attn": True, "window_size": 4}, "use_local_attn=True, window_size=4"),
+        ({"use_qk_norm": True}, "use_qk_norm=True"),
+        ({"parallel_attn_mlp": True}, "parallel_attn_mlp=True"),
+        ({"final_rms": True}, "final_rms=True"),
+        ({"eps": 1e-3}, "eps=0.001"),
+        ({"act_fn": None}, "act_fn=None"),
+        (
+            {"positional_embedding_type": "rotary", "rotary_adjacent_pairs": False},
+            "rotary_adjacent_pairs=False",
+        ),
+        ({"attention_dir": "bidirectional"}, "attention_dir='bidirectional'"),
+    ],
+    ids=str,
+)
+def test_settings_that_would_be_dropped_are_refused_by_name(
+    setting: dict[str, Any], name: str
+) -> None:
+    """The tensors alone would load, and compute something else."""
+    with pytest.raises(InvalidArgumentError, match=re.escape(f"got {name}")):
+        model_from_state_dict(random_model(SPEC).state_dict(), {**CONFIG, **setting})
+
+
+@pytest.mark.parametrize("kind", ["shortformer", "alibi"])
+def test_positions_that_cannot_be_built_are_refused(kind: str) -> None:
+    state = random_model(SPEC).state_dict()
+    with pytest.raises(InvalidArgumentError, match=f"no such positions; got '{kind}'"):
+        model_from_state_dict(state, {**CONFIG, "positional_embedding_type": kind})
+
+
+def test_a_models_own_configuration_is_taken() -> None:
+    """Everything that a native configuration holds at its defaults is no reason to refuse."""
+    for spec in (SPEC, ModelSpec(9, 6, d_model=8, n_heads=2, position="rotary", norm="RMS")):
+        model = random_model(spec)
+        config = {**vars(model.cfg)}
+        again = model_from_state_dict(model.state_dict(), config)
+        assert read_weights(again).hash() == read_weights(model).hash()
 
 
 def test_names_that_do_not_fit_are_listed() -> None:
