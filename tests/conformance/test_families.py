@@ -90,9 +90,9 @@ def test_folding_a_wrapped_model_once_or_twice_changes_nothing(name: str) -> Non
 
 
 def test_a_soft_cap_on_many_logits_is_undone_before_they_are_compared() -> None:
-    """Capped logits of thousands of tokens lie so close that their ranks are round-off."""
+    """Capped logits of so many tokens lie so close that their ranks are round-off."""
     model = families.wrapped(
-        "Gemma2ForCausalLM", vocab_size=6000, final_logit_softcapping=2.0, seed=1
+        "Gemma2ForCausalLM", vocab_size=60_000, final_logit_softcapping=2.0, seed=1
     )
     weights = read_weights(model)
     assert any("soft cap" in note for note in weights.notes)
