@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -84,7 +85,7 @@ def _lock(handle: int, folder: Path, wait: bool) -> None:
 def refuse_other(where: Path, stored: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     """Raise InvalidArgumentError, naming every setting that differs, where `ours` is not what the
     run in this place was begun with."""
-    there, here = _flat(stored), _flat(ours)
+    there, here = (_flat(json.loads(json.dumps(settings))) for settings in (stored, ours))
     names = sorted(k for k in {*there, *here} if there.get(k) != here.get(k))
     if names:
         raise InvalidArgumentError(
@@ -96,13 +97,11 @@ def refuse_other(where: Path, stored: Mapping[str, Any], ours: Mapping[str, Any]
 
 
 def _flat(settings: Mapping[str, Any], stem: str = "") -> dict[str, Any]:
-    """Settings by dotted names, as JSON would hold them: tuples are lists."""
+    """Settings by dotted names."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{stem}{name}.")
-        else:
-            found[f"{stem}{name}"] = list(value) if isinstance(value, tuple) else value
+        nested = isinstance(value, Mapping)
+        found |= _flat(value, f"{stem}{name}.") if nested else {f"{stem}{name}": value}
     return found
 
 
