@@ -42,6 +42,12 @@ def write_atomically(path: Path, data: bytes) -> None:
             part.unlink()
 
 
+def discard(path: Path) -> None:
+    """Remove a file, if it is there, and the parts of it that killed processes left."""
+    path.unlink(missing_ok=True)
+    _sweep(path)
+
+
 @contextmanager
 def hold(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a folder, so that no other run works in it; made where it is missing.

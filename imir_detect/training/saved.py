@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from imir_detect.files import hold, refuse_other
+from imir_detect.files import discard, hold, refuse_other
 from imir_detect.tasks.base import Task
 from imir_detect.training.behaviour import measured_label
 from imir_detect.training.loop import CHECKPOINT_FILE, Recipe, describe, evaluate, train
@@ -41,7 +41,7 @@ def train_and_save(
         measured = evaluate(run.model, task)
         label = measured_label(measured)
         save_model(run.model, spec, folder, {**facts, **plan, "label": label, "measured": measured})
-        (folder / "training" / CHECKPOINT_FILE).unlink(missing_ok=True)
+        discard(folder / "training" / CHECKPOINT_FILE)
         with suppress(OSError):
             (folder / "training").rmdir()
         return read_card(folder)

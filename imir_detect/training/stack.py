@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from imir_detect.errors import InvalidArgumentError
+from imir_detect.files import discard
 from imir_detect.tasks.base import IGNORE, Task
 from imir_detect.training.loop import EVALUATION_SEED, Recipe
 from imir_detect.training.stack_run import StackRun
@@ -103,7 +104,7 @@ def train_stack(
                 run.drawn = {m.name: generators[m.name].get_state() for m in run.left}
             run.write(file, members, spec)
     if file is not None:
-        file.unlink(missing_ok=True)
+        discard(file)
 
 
 def _begun(members: Sequence[Member], spec: ModelSpec, file: Path | None) -> StackRun:
