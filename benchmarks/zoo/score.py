@@ -52,11 +52,15 @@ def read_one(folder: Path) -> dict[str, Any]:
 
 
 def read(split: str, models: Path, target: Path) -> None:
+    from imir_detect.files import write_atomically
+
     warnings.simplefilter("ignore")
     target.parent.mkdir(parents=True, exist_ok=True)
     done = set()
     if target.exists():
-        done = {json.loads(line)["name"] for line in target.read_text().splitlines()}
+        whole = [line for line in target.read_text().splitlines(True) if line.endswith("\n")]
+        write_atomically(target, "".join(whole).encode())  # a kill may have left half a line
+        done = {json.loads(line)["name"] for line in whole}
     for card in sorted(models.glob("*/card.json")):
         if card.parent.name in done or json.loads(card.read_text())["split"] != split:
             continue

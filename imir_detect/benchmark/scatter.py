@@ -3,7 +3,7 @@ job with it, never the suite.
 
 When a process of the pool dies (out of memory, killed), nobody says at which group it was. Groups
 are handed out in order, so it is one of the first unfinished ones: each of these is run alone, and
-a job whose process dies again is given up and leaves a row.
+a job whose process dies twice is given up and leaves a row.
 """
 
 from __future__ import annotations
@@ -49,12 +49,8 @@ def scatter(
                     return
                 except TerminatedWorkerError:
                     groups = [jobs for group in groups if (jobs := left(group))]
-                for group in groups[:workers]:
-                    while jobs := left(group):
-                        try:
-                            _parallel(work, [jobs], 2, progress)  # one would mean this process
-                        except TerminatedWorkerError:
-                            give_up(left(group)[0])
+                for group in groups[: workers if workers > 0 else None]:
+                    _alone(work, group, left, give_up)
                 groups = [jobs for group in groups if (jobs := left(group))]
     except ImirError:
         raise
@@ -65,6 +61,26 @@ def scatter(
             wanted="every case run to its end",
             todo="mend that, and start the same command again: what is finished is kept",
         ) from error
+
+
+def _alone(
+    work: Callable[[list[Job]], None],
+    group: list[Job],
+    left: Callable[[list[Job]], list[Job]],
+    give_up: Callable[[Job], None],
+) -> None:
+    """One group in a process of its own. Its first job has seen its process die before."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    seen = group[0]
+    while jobs := left(group):
+        try:
+            _parallel(work, [jobs], 2, False)  # one worker would be this process
+        except TerminatedWorkerError:
+            for dead in left(group)[:1]:
+                if dead == seen:
+                    give_up(dead)
+                seen = dead
 
 
 def _parallel(
