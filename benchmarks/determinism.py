@@ -20,6 +20,7 @@ import torch
 
 from imir_detect import detect_circuits, shipped_model
 from imir_detect.coordinates import extended
+from imir_detect.files import write_atomically
 from imir_detect.tasks import REGISTRY, make_task
 from imir_detect.training.loop import Recipe, evaluate, train
 from imir_detect.training.stack import Member, train_stack
@@ -43,7 +44,7 @@ def data() -> list[torch.Tensor]:
 def trained() -> Any:
     recipe = Recipe(steps=STEPS, evaluate_every=STEPS // 2)
     run = train(RECALL, SPEC, recipe, progress=False)
-    return [p.detach().clone() for p in parameters(run.model).values()], run.history
+    return [p.detach().clone() for p in parameters(run.model).values()]
 
 
 def stacked(*names: str) -> Any:
@@ -51,7 +52,7 @@ def stacked(*names: str) -> Any:
     how = {"steps": STEPS, "batch": 64, "evaluate_every": STEPS}
     members = [Member(name, RECALL, Recipe(seed=ord(name), **how)) for name in names]
     first = next(done for done in train_stack(members, SPEC) if done.member.name == names[0])
-    return first.tensors, first.history
+    return first.tensors
 
 
 def report(name: str) -> Any:
@@ -153,11 +154,11 @@ def alone_and_together() -> tuple[Any, Any]:
         return model(tokens), torch.cat([model(row[None]) for row in tokens])
 
 
-def rows() -> Iterator[tuple[str, str, str]]:
-    """What, what was changed, the difference."""
+def cases() -> Iterator[tuple[str, str, Callable[[], str]]]:
+    """What, what is changed, and how to measure the difference."""
     makes: dict[str, Callable[[], Any]] = {
         "data of every task": data,
-        f"weights and history after {STEPS} steps of `train`": trained,
+        f"weights after {STEPS} steps of `train`": trained,
         f"weights of a stack of two after {STEPS} steps": lambda: stacked("a", "b"),
         "accuracies of `evaluate`": measured,
         **{f"report of the shipped model {n}": lambda n=n: report(n) for n in ("icl", "mixed")},
@@ -166,41 +167,50 @@ def rows() -> Iterator[tuple[str, str, str]]:
         "files of `zoo build`": built,
     }
     for name, make in makes.items():
-        first = make()
-        yield name, "made again", difference(first, make())
-        yield name, "two threads for one", difference(first, threads(make, 2))
-    yield "report of a deep model", "contexts at once: 3 for 8", difference(at_once(8), at_once(3))
+        yield name, "made again", lambda make=make: difference(make(), make())
+        yield name, "two threads for one", lambda make=make: difference(make(), threads(make, 2))
+    yield (
+        "report of a deep model",
+        "contexts at once: 3 for 8",
+        lambda: difference(at_once(8), at_once(3)),
+    )
     yield (
         f"weights of a stack's member after {STEPS} steps",
         "alone, or with another",
-        difference(stacked("a"), stacked("a", "b")),
+        lambda: difference(stacked("a"), stacked("a", "b")),
     )
     yield (
         "logits of a native model",
         "batch of 64, or one by one",
-        difference(*alone_and_together()),
+        lambda: difference(*alone_and_together()),
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="write the table as Markdown")
+    parser.add_argument("--out", type=Path, help="the table; rows that are there are kept")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    lines = ["| what | changed | largest difference |", "|---|---|---|"]
-    for row in rows():
-        lines.append("| " + " | ".join(row) + " |")
+    lines = [
+        "# What is the same when it is made again, or otherwise",
+        "",
+        "By `python benchmarks/determinism.py`; two cores, float32 models, float64 analysis, "
+        f"torch {torch.__version__.split('+')[0]}.",
+        "",
+        "| what | changed | largest difference |",
+        "|---|---|---|",
+    ]
+    there = []
+    if args.out and args.out.exists():
+        there = args.out.read_text(encoding="utf-8").splitlines()
+    for what, changed, measure in cases():
+        stem = f"| {what} | {changed} | "
+        kept = [line for line in there if line.startswith(stem)]
+        lines += kept or [f"{stem}{measure()} |"]
         print(lines[-1], flush=True)
-    if args.out:
-        about = [
-            "# What is the same when it is made again, or otherwise",
-            "",
-            "By `python benchmarks/determinism.py`; two cores, float32 models, float64 analysis, "
-            f"torch {torch.__version__.split('+')[0]}.",
-            "",
-        ]
-        args.out.write_text("\n".join([*about, *lines, ""]), encoding="utf-8")
+        if args.out:
+            write_atomically(args.out, ("\n".join([*lines, ""])).encode())
 
 
 if __name__ == "__main__":
