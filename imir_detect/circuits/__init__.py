@@ -37,6 +37,8 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     taken: set[HeadIndex] = set()
     looked: dict[int, Matched] = {}
     for number, lookup in enumerate(_lookups(probe, patterns), start=1):
+        if lookup.closed and any(c.hops == lookup.hops for c in found):
+            continue  # seen on open chains
         # Choosing places takes more contexts than judging them, and more for every copy that has a
         # place of its own.
         n = 2 * probe.samples * lookup.links
@@ -68,7 +70,8 @@ def _lookups(probe: Probe, patterns: Patterns[Any]) -> list[Lookup]:
             asked.append(Lookup(offset))
     if depth >= 2:
         asked += [Lookup(prefix=2), Lookup(-1)]
-    asked += [Lookup(hops=hops) for hops in HOPS if depth > max(2, hops - 1)]
+    deep = [hops for hops in HOPS if depth > max(2, hops - 1)]
+    asked += [Lookup(hops=hops, closed=closed) for closed in (False, True) for hops in deep]
     return [lookup for lookup in asked if probe.context >= lookup.least]
 
 
