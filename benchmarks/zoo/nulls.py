@@ -28,6 +28,7 @@ MODELS = Path(__file__).parent / "models"
 SCALES = (None, 0.1, 0.3, 1.0)
 COUNTS = {"fresh": 119, "rows permuted": 75, "layers reversed": 75, "control": 50}
 ABSENT = 0.2
+LOOKED_AT = ("training", "development")
 
 
 def null_models(models: Path) -> Iterator[tuple[str, str, Any]]:
@@ -36,14 +37,14 @@ def null_models(models: Path) -> Iterator[tuple[str, str, Any]]:
     from imir_detect.weights.store import load_model, parameters
     from imir_detect.zoo.grid import ARCHITECTURES
 
-    shapes = [a for a in ARCHITECTURES if a.split != "held-out"]
+    shapes = [a for a in ARCHITECTURES if a.split in LOOKED_AT]
     for index in range(COUNTS["fresh"]):
         style, scale = shapes[index % len(shapes)], SCALES[index % len(SCALES)]
         spec = ModelSpec(style.vocabulary, 2 * style.blocks + 1, **style.shape)
         yield "fresh", f"{style.name}-{index}", replace(spec, init_range=scale).boot(40_000 + index)
 
     cards = [json.loads(f.read_text()) for f in sorted(models.glob("*/card.json"))]
-    cards = [c for c in cards if c["split"] != "held-out"]
+    cards = [c for c in cards if c["split"] in LOOKED_AT]
     random.Random(7).shuffle(cards)
     able = [c for c in cards if c["label"] in ("icl", "iwl", "mixed")]
     deep = [c for c in able if c["spec"]["n_layers"] > 1]
