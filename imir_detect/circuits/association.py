@@ -34,12 +34,13 @@ from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_token
 from imir_detect.weights.model import ModelWeights
 
 
-def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
-    """The circuit that writes R of the query's token where the context does not hold the answer."""
+def find_in_weights(probe: Probe, relation: Relation) -> tuple[Circuit | None, float]:
+    """The circuit that writes R of the query's token where the context does not hold the answer,
+    and the share of these questions that the whole model answers."""
     weights = probe.weights
     named = relation.named
     if len(named) == 0 or not weights.same_vocabulary or probe.context < 2:
-        return None
+        return None, 0.0
     places = _places(probe, relation)
     seen = _ask(probe, relation, stream=5, places=places)
     trace = sum_paths(weights, seen.tokens)
@@ -57,10 +58,10 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
         if answered.mean() >= ENOUGH * right.mean():
             break
     if not edges:
-        return None
+        return None, float(right.mean())
     heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
     source = "estimated from the extended read-out" if relation.estimated else "given"
-    return Circuit(
+    circuit = Circuit(
         kind="in_weights",
         heads=tuple(heads),
         edges=tuple(sorted(edges, key=str)),
@@ -72,6 +73,7 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
         coverage=_token_coverage(right, seen, relation, places, probe.context),
         note=f"R {source}: {len(named)} of {weights.vocab_size} tokens",
     )
+    return circuit, float(right.mean())
 
 
 def _edges(

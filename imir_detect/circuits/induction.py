@@ -7,11 +7,12 @@ induction (the query reads where a duplicate-token head looked).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from imir_detect._typing import HeadIndex, Int
+from imir_detect._typing import Bool, HeadIndex, Int
 from imir_detect.circuits.attribution import (
     ENOUGH,
     SHARES,
@@ -23,30 +24,64 @@ from imir_detect.circuits.attribution import (
 )
 from imir_detect.circuits.core import Circuit, Kind
 from imir_detect.circuits.matched import Matched, competitors, coverage_of, observe
-from imir_detect.circuits.probe import Probe, answers, cover
+from imir_detect.circuits.probe import Probe, answers, cover, lattice
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
 from imir_detect.frame.contexts import all_cells
 
 LOOKS = 0.3  # attention to the copy from which a head is said to look at it
 
 
-def answering_circuit(
-    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None
-) -> Circuit | None:
-    """The circuit that puts the token behind the match on top, or None.
+@dataclass(frozen=True)
+class Answering:
+    """What comes of asking for the token behind the match.
 
-    Places are chosen on the first contexts; heads, edges and strength come from contexts drawn
-    anew at those places.
+    - `circuit`: by which it comes, or None.
+    - `wins`: share of the questions that the whole model answers, all contributions summed, at the
+      places that count; guesses at words of the context win some, too. `by_match`: the share that
+      the match accounts for. Both in [0, 1].
     """
-    weights = probe.weights
-    cells = cover(first.answer_lift, first.contexts, probe.context)
+
+    circuit: Circuit | None
+    wins: float
+    by_match: float
+
+
+def ask_for_answers(
+    probe: Probe,
+    first: Matched,
+    asked: Int[Tensor, " asked"] | None,
+    fill: Int[Tensor, " fill"] | None = None,
+) -> Answering:
+    """Where, how often and by which circuit the token behind the match comes out on top.
+
+    Places are chosen on the first contexts; heads, edges and shares come from contexts drawn anew
+    at those places. Heads and strength are those of places near the best, the shares of all that
+    lie on their lattice.
+    """
+    cells = cover(first.score, first.contexts, probe.context)
     if not (cells & all_cells(probe.context, first.offset)).any():
-        return None
-    seen = observe(
-        probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
+        return Answering(None, 0.0, 0.0)
+    meant, stream = lattice(cells), 40 + first.offset
+    whole = observe(
+        probe, first.offset, asked, stream=stream, n=probe.samples, cells=meant, fill=fill
     )
+    wins, lift = float(whole.right.mean()), float(whole.answer_lift.mean())
+    seen = whole.within(cells)
+    if len(seen.contexts) < probe.samples / 2:
+        seen = observe(
+            probe, first.offset, asked, stream=stream, n=probe.samples, cells=cells, fill=fill
+        )
     if not _more_than_chance(seen.answer_lift):
-        return None
+        return Answering(None, wins, 0.0)
+    circuit = _answering_circuit(probe, seen, cells)
+    return Answering(circuit, wins, min(wins, 2 * max(0.0, lift)))
+
+
+def _answering_circuit(
+    probe: Probe, seen: Matched, cells: Bool[Tensor, "pos pos"]
+) -> Circuit | None:
+    """The circuit that puts the token behind the match on top, or None."""
+    weights = probe.weights
     chosen = _smallest_that_answers(probe, seen)
     if chosen is None:
         return None
@@ -83,17 +118,11 @@ def answering_circuit(
 def _smallest_that_answers(
     probe: Probe, seen: Matched
 ) -> tuple[dict[HeadIndex, float], set[Edge], float] | None:
-    """Copiers with their nats, edges, and strength: of the first of `SHARES` by which the circuit
+    """Copiers with their nats, edges, and strength: of the first candidate by which the circuit
     alone answers nearly as often as the whole model, else of the one that answers most often."""
     weights, best = probe.weights, None
-    full = float(answers(weights, seen.trace, seen.contexts).mean())
-    for share in SHARES:
-        copies = _copiers(probe, seen, share)
-        if not copies:
-            continue
-        edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
-        heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
-        edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+    full = float(seen.right.mean())
+    for copies, edges in _candidates(probe, seen):
         trace = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
         alone = float(answers(weights, trace, seen.contexts).mean())
         if best is None or alone > best[2]:
@@ -104,6 +133,20 @@ def _smallest_that_answers(
     # are not the circuit's: what the match adds must be half of them.
     due = 2 * max(0.0, float(seen.answer_lift.mean()))
     return None if best is None else (best[0], best[1], min(best[2], full, due))
+
+
+def _candidates(probe: Probe, seen: Matched) -> Iterator[tuple[dict[HeadIndex, float], set[Edge]]]:
+    """Copiers and edges, the smallest circuit first: of each of `SHARES`, what the copiers read,
+    then all that the circuit's heads read of its earlier ones (feeders have feeders, too)."""
+    for share in SHARES:
+        copies = _copiers(probe, seen, share)
+        if copies:
+            edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
+            heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
+            edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+            yield copies, edges
+            within = [(a, b) for a in heads for b in heads if a[0] < b[0]]
+            yield copies, edges | {Edge(a, b, port) for a, b in within for port in PORTS}
 
 
 def _more_than_chance(lift: Tensor) -> bool:

@@ -25,18 +25,26 @@ FEWEST = 8  # contexts below which nothing is said about a set of places
 class Matched:
     """Contexts with a match at one offset, and what the match brings against the same contexts
     without it: attention to the wanted position (`lift`) and to the earlier copy itself (`same`),
-    head by head, and answers that win (`answer_lift`). All are per context."""
+    head by head, and answers that win (`answer_lift`). `right`: answers that win, with the match.
+    All are per context."""
 
     contexts: Contexts
     trace: Trace
     lift: dict[HeadIndex, Tensor]
     same: dict[HeadIndex, Tensor]
     answer_lift: Tensor
+    right: Tensor
     offset: int
 
     @property
     def target(self) -> Int[Tensor, " n"]:
         return self.contexts.match + self.offset
+
+    @property
+    def score(self) -> Tensor:
+        """By which places are chosen: answers that win, at half their worth where they win without
+        the match as well. The gain alone would be noisier; answers alone are won by any copying."""
+        return (self.right + self.answer_lift) / 2
 
     def within(self, cells: Bool[Tensor, "pos pos"]) -> Matched:
         """Only the contexts whose (query, match) lies in `cells`."""
@@ -47,6 +55,7 @@ class Matched:
             {head: lift[keep] for head, lift in self.lift.items()},
             {head: lift[keep] for head, lift in self.same.items()},
             self.answer_lift[keep],
+            self.right[keep],
             self.offset,
         )
 
@@ -59,14 +68,15 @@ def observe(
     stream: int,
     n: int,
     cells: Bool[Tensor, "pos pos"] | None = None,
+    fill: Int[Tensor, " fill"] | None = None,
 ) -> Matched:
     """Sum all paths on n contexts with a match (at `cells`, where given), and on the same contexts
-    without it."""
+    without it. `fill`: tokens of the rest of the context (default: the probe's vocabulary)."""
     weights, generator = probe.weights, probe.generator(stream)
     contexts = matching_contexts(
         n,
         probe.context,
-        probe.vocabulary,
+        probe.vocabulary if fill is None else fill,
         asked=asked,
         offset=offset,
         cells=cells,
@@ -83,10 +93,11 @@ def observe(
             for layer, head in weights.heads
         }
 
-    gained = torch.zeros(len(contexts), dtype=torch.float64)
+    right = gained = torch.zeros(len(contexts), dtype=torch.float64)
     if weights.same_vocabulary:
-        gained = answers(weights, trace, contexts) - answers(weights, control, plain)
-    return Matched(contexts, trace, lift(match + offset), lift(match), gained, offset)
+        right = answers(weights, trace, contexts)
+        gained = right - answers(weights, control, plain)
+    return Matched(contexts, trace, lift(match + offset), lift(match), gained, right, offset)
 
 
 def competitors(seen: Matched) -> Tensor:

@@ -17,6 +17,9 @@ from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.model import ModelWeights
 
 SAMPLES = 256  # contexts of one question
+HARDLY_SEEN = 5  # contexts of a place, below which its mean is no evidence
+FEW_COLUMNS = 3  # with fewer, no stride is looked for
+ON_STRIDE = 0.8  # share of the columns kept that must lie on one stride
 NEAR_BEST = 0.85  # places belong to a circuit's coverage from this share of its best place
 
 
@@ -62,25 +65,60 @@ def answers(weights: ModelWeights, trace: Trace, contexts: Contexts) -> Tensor:
 def cover(score: Float[Tensor, " n"], contexts: Contexts, length: int) -> Bool[Tensor, "pos pos"]:
     """The (query, match) cells where a score is at least `NEAR_BEST` of what it is at its best.
 
-    Rows and columns are chosen in turn: a circuit trained on aligned blocks holds for every other
-    place only. Choosing inflates the mean over what was chosen; strength is therefore measured on
-    contexts drawn anew from the cells.
+    A circuit trained on aligned blocks holds for every other place only: of all columns, the even
+    and the odd ones, those start that have the best row (all, unless a half is clearly better).
+    Rows and columns are then chosen in turn. Choosing inflates the mean over what was chosen;
+    strength is therefore measured on contexts drawn anew from the cells.
     """
-    rows = columns = torch.ones(length, dtype=torch.bool)
-    for _ in range(3):
+    place = torch.arange(length)
+    columns, best = torch.ones(length, dtype=torch.bool), 0.0
+    for start in (columns, place % 2 == 0, place % 2 == 1):
+        _, _, shrunk = _means(score, contexts.query, start[contexts.match], length)
+        top = float(shrunk.max())
+        if top * NEAR_BEST > best:
+            columns, best = start, top
+    rows = near_best(score, contexts.query, columns[contexts.match], length)
+    for _ in range(2):
         columns = near_best(score, contexts.match, rows[contexts.query], length)
         rows = near_best(score, contexts.query, columns[contexts.match], length)
     return rows[:, None] & columns[None, :]
 
 
+def lattice(cells: Bool[Tensor, "pos pos"]) -> Bool[Tensor, "pos pos"]:
+    """The cells, with columns added that lie on the same stride as nearly all of those kept.
+
+    A circuit trained on aligned blocks holds for every other column, and may fail at the first of
+    them, which its task asks for all the same. Where no stride of 2 to 4 explains the columns, all
+    of them are meant.
+    """
+    kept, place = cells.any(0), torch.arange(cells.shape[1])
+    rows = cells.any(1)
+    count = int(kept.sum())
+    if count < FEW_COLUMNS:
+        return cells
+    for stride in (4, 3, 2):
+        most = max(range(stride), key=lambda r: int(kept[r::stride].sum()))
+        if int(kept[most::stride].sum()) >= ON_STRIDE * count:
+            return rows[:, None] & (place % stride == most)
+    return rows[:, None].expand_as(cells)
+
+
 def near_best(score: Tensor, place: Tensor, keep: Tensor, length: int) -> Bool[Tensor, " pos"]:
     """Places whose mean score, over the contexts to `keep`, is near that of the best place."""
+    mean, count, shrunk = _means(score, place, keep, length)
+    # A place is left out only where its mean falls short by more than its own standard error; one
+    # that was hardly seen, where what is believed of it falls short.
+    error = (shrunk * (1 - shrunk)).clamp(min=0).sqrt() / count.sqrt()
+    believed = torch.where(count < HARDLY_SEEN, shrunk, mean + error)
+    return (believed >= NEAR_BEST * shrunk.max()) & (mean > 0)
+
+
+def _means(
+    score: Tensor, place: Tensor, keep: Tensor, length: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean score by place, count, and the mean pulled towards the overall one: a place seen once or
+    twice is no evidence of a best."""
     total = torch.zeros(length, dtype=score.dtype).index_add_(0, place[keep], score[keep])
     count = torch.bincount(place[keep], minlength=length).clamp(min=1)
-    mean = total / count
-    # A place seen once or twice is no evidence of a best: pull it towards the overall mean. A
-    # place is left out only where its mean falls short by more than its own standard error.
     overall = score[keep].mean() if keep.any() else score.new_zeros(())
-    shrunk = (total + 2 * overall) / (count + 2)
-    error = (shrunk * (1 - shrunk)).clamp(min=0).sqrt() / count.sqrt()
-    return (mean + error >= NEAR_BEST * shrunk.max()) & (mean > 0)
+    return total / count, count, (total + 2 * overall) / (count + 2)
