@@ -130,5 +130,7 @@ def answered_tokens(
             if best < HARDLY:
                 return asked
             keep &= rate >= best / 2
+        if int(keep.sum()) < 2 * FEWEST_RARE:
+            return asked
     found = keep.nonzero()[:, 0]
-    return found if 2 * FEWEST_RARE <= len(found) < len(tokens) else asked
+    return found if len(found) < len(tokens) else asked

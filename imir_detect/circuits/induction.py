@@ -24,9 +24,9 @@ from imir_detect.circuits.attribution import (
 )
 from imir_detect.circuits.core import Circuit, Kind
 from imir_detect.circuits.matched import Matched, competitors, coverage_of, observe
-from imir_detect.circuits.probe import Probe, answers, cover, lattice
-from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
-from imir_detect.frame.contexts import all_cells
+from imir_detect.circuits.probe import Probe, answers, best_rows, cover, lattice
+from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges, sum_paths
+from imir_detect.frame.contexts import all_cells, matching_contexts
 
 LOOKS = 0.3  # attention to the copy from which a head is said to look at it
 
@@ -55,26 +55,47 @@ def ask_for_answers(
     """Where, how often and by which circuit the token behind the match comes out on top.
 
     Places are chosen on the first contexts; heads, edges and shares come from contexts drawn anew
-    at those places. Heads and strength are those of places near the best, the shares of all that
-    lie on their lattice.
+    at those places: the circuit's at all that are near the best, what the whole model wins at the
+    best rows, on the lattice of their columns.
     """
     cells = cover(first.score, first.contexts, probe.context)
     if not (cells & all_cells(probe.context, first.offset)).any():
         return Answering(None, 0.0, 0.0)
-    meant, stream = lattice(cells), 40 + first.offset
-    whole = observe(
-        probe, first.offset, asked, stream=stream, n=probe.samples, cells=meant, fill=fill
+    wins = _share_won(probe, first, lattice(cells), asked, fill)
+    seen = observe(
+        probe,
+        first.offset,
+        asked,
+        stream=40 + first.offset,
+        n=probe.samples,
+        cells=cells,
+        fill=fill,
     )
-    wins, lift = float(whole.right.mean()), float(whole.answer_lift.mean())
-    seen = whole.within(cells)
-    if len(seen.contexts) < probe.samples / 2:
-        seen = observe(
-            probe, first.offset, asked, stream=stream, n=probe.samples, cells=cells, fill=fill
-        )
     if not _more_than_chance(seen.answer_lift):
         return Answering(None, wins, 0.0)
-    circuit = _answering_circuit(probe, seen, cells)
-    return Answering(circuit, wins, min(wins, 2 * max(0.0, lift)))
+    by_match = min(wins, 2 * max(0.0, float(seen.answer_lift.mean())))
+    return Answering(_answering_circuit(probe, seen, cells), wins, by_match)
+
+
+def _share_won(
+    probe: Probe,
+    first: Matched,
+    cells: Bool[Tensor, "pos pos"],
+    asked: Int[Tensor, " asked"] | None,
+    fill: Int[Tensor, " fill"] | None,
+) -> float:
+    """Share of fresh questions at the best rows of these cells that the whole model answers."""
+    contexts = matching_contexts(
+        probe.samples,
+        probe.context,
+        probe.vocabulary if fill is None else fill,
+        asked=asked,
+        offset=first.offset,
+        cells=best_rows(first.score, first.contexts, cells),
+        generator=probe.generator(60 + first.offset),
+    )
+    trace = sum_paths(probe.weights, contexts.tokens)
+    return float(answers(probe.weights, trace, contexts).mean())
 
 
 def _answering_circuit(

@@ -18,7 +18,7 @@ from imir_detect.weights.model import ModelWeights
 
 SAMPLES = 256  # contexts of one question
 HARDLY_SEEN = 5  # contexts of a place, below which its mean is no evidence
-FEW_COLUMNS = 3  # with fewer, no stride is looked for
+BEST = 0.95  # rows count as the best from this share of the best one
 ON_STRIDE = 0.8  # share of the columns kept that must lie on one stride
 NEAR_BEST = 0.85  # places belong to a circuit's coverage from this share of its best place
 
@@ -92,15 +92,36 @@ def lattice(cells: Bool[Tensor, "pos pos"]) -> Bool[Tensor, "pos pos"]:
     of them are meant.
     """
     kept, place = cells.any(0), torch.arange(cells.shape[1])
-    rows = cells.any(1)
-    count = int(kept.sum())
-    if count < FEW_COLUMNS:
-        return cells
-    for stride in (4, 3, 2):
+    rows, count = cells.any(1), int(kept.sum())
+    for stride in (4, 3, 2) if count > 2 else (2,):  # two columns always have a stride
         most = max(range(stride), key=lambda r: int(kept[r::stride].sum()))
         if int(kept[most::stride].sum()) >= ON_STRIDE * count:
             return rows[:, None] & (place % stride == most)
     return rows[:, None].expand_as(cells)
+
+
+def best_rows(
+    score: Float[Tensor, " n"], contexts: Contexts, cells: Bool[Tensor, "pos pos"]
+) -> Bool[Tensor, "pos pos"]:
+    """The cells of those rows whose score, on these contexts, is hardly less than the best's: of
+    places near the best, the ones that the model was trained to answer at."""
+    inside = cells[contexts.query, contexts.match]
+    rows = torch.zeros(len(cells), dtype=torch.bool)
+    rows[best_places(score[inside], contexts.query[inside], cells.any(1), len(cells))] = True
+    return cells & rows[:, None]
+
+
+def best_places(
+    score: Tensor, place: Tensor, kept: Bool[Tensor, " pos"], length: int
+) -> Int[Tensor, " best"]:
+    """Of the places kept, those whose mean score is hardly less than the best one's; all of them
+    where none was seen."""
+    inside = kept[place]
+    shrunk = _means(score, place, inside, length)[2]
+    seen = kept & (torch.bincount(place[inside], minlength=length) > 0)
+    if not seen.any():
+        return kept.nonzero()[:, 0]
+    return (seen & (shrunk >= BEST * shrunk[seen].max())).nonzero()[:, 0]
 
 
 def near_best(score: Tensor, place: Tensor, keep: Tensor, length: int) -> Bool[Tensor, " pos"]:

@@ -26,13 +26,6 @@ ARCHITECTURES = (
     ),
     Architecture("one-layer", "training", {"n_layers": 1, "n_heads": 2, "d_model": 32}),
     Architecture(
-        "wide-head",
-        "training",
-        {"n_heads": 1, "d_model": 64, "d_head": 48},
-        blocks=7,
-        vocabulary=44,
-    ),
-    Architecture(
         "dev-deep", "development", {"n_layers": 3, "n_heads": 3, "d_model": 48}, share=0.4
     ),
     Architecture("dev-mlp", "development", {"n_heads": 2, "d_model": 48, "d_mlp": 64}, share=0.4),

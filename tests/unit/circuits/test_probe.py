@@ -2,7 +2,7 @@
 
 import torch
 
-from imir_detect.circuits.probe import Probe, cover, lattice, near_best, wins
+from imir_detect.circuits.probe import Probe, best_rows, cover, lattice, near_best, wins
 from imir_detect.circuits.relation import Relation, _ReadOut, estimate_relation, row_null
 from imir_detect.frame.contexts import matching_contexts
 from imir_detect.weights.native import ModelSpec
@@ -42,7 +42,17 @@ def test_a_lattice_has_the_columns_that_were_left_out_on_the_same_stride() -> No
     assert columns(2, 4, 8, 10) == [0, 2, 4, 6, 8, 10, 12]  # blocks of two
     assert columns(2, 5, 8) == [2, 5, 8, 11]  # blocks of three, the second token
     assert columns(1, 2, 3, 4, 6, 9) == list(range(13))  # no blocks
-    assert columns(3, 7) == [3, 7]  # too few to tell
+    assert columns(3, 7) == [1, 3, 5, 7, 9, 11]  # two: of blocks of two, or of all
+    assert columns(3, 8) == list(range(13))
+
+
+def test_the_best_rows_leave_out_those_that_are_merely_near() -> None:
+    generator = torch.Generator().manual_seed(0)
+    contexts = matching_contexts(4000, 9, torch.arange(30), generator=generator)
+    score = torch.where(contexts.query == 8, 1.0, 0.9).double()
+    cells = torch.ones(9, 9, dtype=torch.bool)
+    assert best_rows(score, contexts, cells).any(1).nonzero()[:, 0].tolist() == [8]
+    assert best_rows(torch.ones(4000, dtype=F64), contexts, cells).any(1)[2:].all()
 
 
 def test_places_seen_once_do_not_set_the_bar() -> None:
