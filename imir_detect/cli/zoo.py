@@ -25,6 +25,7 @@ class SplitName(str, Enum):
     training = "training"
     development = "development"
     held_out = "held-out"
+    fresh = "fresh"
 
 
 @app.command("list")

@@ -17,7 +17,7 @@ from imir_detect.training.loop import describe, evaluate
 from imir_detect.training.stack import Trained, train_stack
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import CARD_FILE, load_parameters, save_model
-from imir_detect.zoo.grid import Entry
+from imir_detect.zoo.entry import Entry
 from imir_detect.zoo.roles import head_measures
 
 SAMPLES = 4096  # fresh sequences by which behaviour is measured
