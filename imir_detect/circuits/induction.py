@@ -59,9 +59,10 @@ def ask_for_answers(
     best rows, on the lattice of their columns.
     """
     cells = cover(first.score, first.contexts, probe.context)
-    if not (cells & all_cells(probe.context, first.offset)).any():
+    cells &= all_cells(probe.context, first.offset)
+    if not cells.any():
         return Answering(None, 0.0, 0.0)
-    wins = _share_won(probe, first, lattice(cells), asked, fill)
+    wins = _share_won(probe, first, cells, asked, fill)
     seen = observe(
         probe,
         first.offset,
@@ -84,14 +85,17 @@ def _share_won(
     asked: Int[Tensor, " asked"] | None,
     fill: Int[Tensor, " fill"] | None,
 ) -> float:
-    """Share of fresh questions at the best rows of these cells that the whole model answers."""
+    """Share of fresh questions that the whole model answers, at the best rows of these cells and on
+    the lattice of their columns."""
+    meant = lattice(cells) & all_cells(probe.context, first.offset)
+    meant = best_rows(first.score, first.contexts, meant)
     contexts = matching_contexts(
         probe.samples,
         probe.context,
         probe.vocabulary if fill is None else fill,
         asked=asked,
         offset=first.offset,
-        cells=best_rows(first.score, first.contexts, cells),
+        cells=meant if meant.any() else cells,
         generator=probe.generator(60 + first.offset),
     )
     trace = sum_paths(probe.weights, contexts.tokens)
