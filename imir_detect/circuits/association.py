@@ -132,8 +132,9 @@ def _places(
         return torch.arange(1, length), torch.arange(1, length)
     right = wins(weights, sum_paths(weights, tokens).final[row, place], partner[row, place])
     kept = near_best(right, place, place >= 1, length)
-    near = kept.nonzero()[:, 0] if kept.any() else torch.arange(1, length)
-    return near, best_places(right, place, kept, length)
+    if not kept.any():
+        return torch.arange(1, length), torch.arange(1, length)
+    return kept.nonzero()[:, 0], best_places(right, place, kept, length)
 
 
 def _token_coverage(

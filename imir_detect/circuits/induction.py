@@ -64,13 +64,14 @@ def ask_for_answers(
     """
     lookup = first.lookup
     cells = cover(first.score, first.contexts, probe.context)
-    if not (cells & lookup.cells(probe.context)).any():
+    cells &= lookup.cells(probe.context)
+    if not cells.any():
         return Answering(None, 0.0, 0.0)
     seen = observe(
         probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
     )
     if lookup == INDUCTION:
-        wins = _share_won(probe, first, lattice(cells), asked, fill)
+        wins = _share_won(probe, first, cells, asked, fill)
     else:
         wins = float(seen.right.mean()) if len(seen.contexts) else 0.0
     if len(seen.contexts) < FEWEST or not _more_than_chance(seen.answer_lift):
@@ -86,14 +87,17 @@ def _share_won(
     asked: Int[Tensor, " asked"] | None,
     fill: Int[Tensor, " fill"] | None,
 ) -> float:
-    """Share of fresh questions at the best rows of these cells that the whole model answers."""
+    """Share of fresh questions that the whole model answers, at the best rows of these cells and on
+    the lattice of their columns."""
+    meant = lattice(cells) & first.lookup.cells(probe.context)
+    meant = best_rows(first.score, first.contexts, meant)
     contexts = matching_contexts(
         probe.samples,
         probe.context,
         probe.vocabulary if fill is None else fill,
         first.lookup,
         asked=asked,
-        cells=best_rows(first.score, first.contexts, cells),
+        cells=meant if meant.any() else cells,
         generator=probe.generator(61),
     )
     trace = sum_paths(probe.weights, contexts.tokens)
