@@ -22,20 +22,23 @@ LARGEST = 2**30  # bytes of a JSON file; a report of a model of a thousand heads
 DIGITS = 40  # of a whole number
 
 
-def read_file(path: Path | str, *, largest: int | None = None) -> bytes:
-    """The bytes of a regular file; a pipe or a device is never opened, which could wait for ever.
-
-    Raises OSError or ValueError.
-    """
-    path = Path(path)
+def check_regular(path: Path | str) -> int:
+    """The size of a regular file, in bytes. Raises OSError for anything else: a pipe or a device
+    is never opened, which could wait for ever."""
     found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError("it is a folder")
     if not stat.S_ISREG(found.st_mode):
         raise OSError("it is no regular file")
-    if largest is not None and found.st_size > largest:
-        raise OSError(f"{found.st_size} bytes, more than {largest}")
-    return path.read_bytes()
+    return found.st_size
+
+
+def read_file(path: Path | str, *, largest: int | None = None) -> bytes:
+    """The bytes of a regular file. Raises OSError or ValueError."""
+    size = check_regular(path)
+    if largest is not None and size > largest:
+        raise OSError(f"{size} bytes, more than {largest}")
+    return Path(path).read_bytes()
 
 
 def read_json(path: Path | str) -> Any:

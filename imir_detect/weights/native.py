@@ -16,7 +16,7 @@ from imir_detect.strict import COUNT, FLAG, NUMBER, TEXT, Is, or_null
 Norm = Literal["LN", "RMS", "LNPre", "RMSPre"]
 NORMS: tuple[Norm | None, ...] = (None, "LN", "RMS", "LNPre", "RMSPre")
 
-MOST_MASKED = 2**32  # bytes of causal masks, which a native model keeps whole, one a layer
+MOST_MASKED = 2**31  # bytes of causal masks, which a native model keeps whole, one a layer
 POSITIVE = Is(lambda v: COUNT.holds(v) and v > 0, "a whole number above 0")
 KINDS: dict[str, Is] = {
     **dict.fromkeys(("d_vocab", "n_ctx", "n_layers", "n_heads", "d_model"), POSITIVE),
@@ -66,6 +66,15 @@ class ModelSpec:
     @property
     def head_width(self) -> int:
         return self.d_head or self.d_model // self.n_heads
+
+    @property
+    def least_size(self) -> int:
+        """Numbers in the model's matrices, without biases and norms."""
+        heads = self.n_heads + (self.n_kv_heads or self.n_heads)
+        layer = 2 * heads * self.head_width * self.d_model
+        layer += (3 if self.gated else 2) * self.d_mlp * self.d_model
+        places = self.n_ctx if self.position == "standard" else 0
+        return self.n_layers * layer + (2 * self.d_vocab + places) * self.d_model
 
     def boot(self, seed: int) -> Any:
         """A freshly initialised native bridge, or a `HookedTransformer` where the library has no
