@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from imir_detect.errors import ImirError, InvalidArgumentError, raise_all
-from imir_detect.strict import COUNT, FLAG, NUMBER, TEXT, Is, or_null
+from imir_detect.strict import COUNT, FLAG, NUMBER, POSITIVE, TEXT, Is, or_null
 
 Norm = Literal["LN", "RMS", "LNPre", "RMSPre"]
 NORMS: tuple[Norm | None, ...] = (None, "LN", "RMS", "LNPre", "RMSPre")
 
 MOST_MASKED = 2**31  # bytes of causal masks, which a native model keeps whole, one a layer
-POSITIVE = Is(lambda v: COUNT.holds(v) and v > 0, "a whole number above 0")
 KINDS: dict[str, Is] = {
     **dict.fromkeys(("d_vocab", "n_ctx", "n_layers", "n_heads", "d_model"), POSITIVE),
     **dict.fromkeys(("d_head", "n_kv_heads", "rotary_dim"), or_null(POSITIVE)),
