@@ -66,9 +66,16 @@ def right_types(task: Any) -> list[Rule]:
 
 
 def at_least(task: Any, **lows: int) -> list[Rule]:
-    """One rule for each knob: its value is no smaller than the bound."""
+    """One rule for each knob: its value is no smaller than the bound. What is no number is left to
+    `right_types`."""
+    values = {k: getattr(task, k) for k in lows}
     return [
-        Rule(getattr(task, k) >= low, f"{k}={getattr(task, k)}", f"at least {low}", f"raise {k}")
+        Rule(
+            not NUMBER.holds(values[k]) or values[k] >= low,
+            f"{k}={shown(values[k])}",
+            f"at least {low}",
+            f"raise {k}",
+        )
         for k, low in lows.items()
     ]
 

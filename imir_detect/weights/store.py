@@ -21,6 +21,7 @@ from imir_detect.errors import UnreadableFileError, some
 from imir_detect.files import write_atomically
 from imir_detect.strict import (
     ANY,
+    COUNT,
     NUMBER,
     TEXT,
     Shape,
@@ -47,6 +48,12 @@ CARD: Shape = {  # what is asked of a card; whatever else stands on it is its wr
     "label?": TEXT,
     "measured?": {str: NUMBER},
     "task?": {"name": TEXT, "knobs": {str: ANY}},
+    "heads?": [
+        {
+            **dict.fromkeys(("layer", "head"), COUNT),
+            **dict.fromkeys(("back", "copy", "answer", "cost", "cost_back"), NUMBER),
+        }
+    ],
 }
 
 
