@@ -116,13 +116,23 @@ def _check_state(state: Any) -> None:
         todo = f"a training checkpoint holds it inside: pass [{inner[0]!r}]" if inner else todo
     elif odd := [name for name in state if not isinstance(name, str)]:
         got = f"{odd[0]!r} for a name"
-    elif len({_bare(name) for name in state}) < len(state):
-        bare = [_bare(name) for name in state]
-        got = f"{next(n for n in bare if bare.count(n) > 1)} twice, behind different prefixes"
+    elif odd := _in_conflict(state):
+        got = f"{odd[0]} twice, behind different prefixes, with different values"
     if got:
         raise InvalidWeightsError(
             "this is no state dict", got=got, wanted="names and tensors", todo=todo
         )
+
+
+def _in_conflict(state: Mapping[str, Tensor]) -> list[str]:
+    """Names that stand for two tensors once wrappers' prefixes are stripped."""
+    found: dict[str, Tensor] = {}
+    return [
+        bare
+        for name, tensor in state.items()
+        if (other := found.setdefault(bare := _bare(name), tensor)) is not tensor
+        and (other.shape != tensor.shape or not torch.equal(other, tensor))
+    ]
 
 
 def _spec(config: Any) -> ModelSpec:
