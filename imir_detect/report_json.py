@@ -15,6 +15,7 @@ from imir_detect.linalg import ROUNDOFF
 from imir_detect.strict import (
     COUNT,
     NUMBER,
+    POSITIVE,
     SHARE,
     TEXT,
     Is,
@@ -72,6 +73,7 @@ REPORT: dict[str, Shape] = {
             "coverage": {"share": SHARE, "of": one_of("positions", "tokens"), "exceptions": [TEXT]},
             "note": TEXT,
             "parts?": [(HEAD, TEXT)],
+            "hops?": POSITIVE,
         }
     ],
     "heads": TABLE,
@@ -180,6 +182,7 @@ def _circuit(entry: dict[str, Any]) -> Circuit:
             coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
             note=entry["note"],
             parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
+            hops=entry.get("hops", 1),
         )
     except ImirError as error:
         raise ValueError(str(error)) from error

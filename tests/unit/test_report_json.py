@@ -43,6 +43,7 @@ def at(data: Any, path: tuple[Any, ...], value: Any) -> Any:
         (("circuits", 0, "heads", 0), [9, 9], r"circuits\[0\] has heads that are not listed: .*9"),
         (("circuits", 0, "edges", 0, 0), "sky", r"edges\[0\]\[0\] is 'sky', not a head \[layer"),
         (("circuits", 0, "edges", 0, 2), "Z", r"edges\[0\]\[2\] is 'Z', not one of Q, K, V, out"),
+        (("circuits", 0, "hops"), 0, r"circuits\[0\].hops is 0, not a whole number above 0"),
         (("circuits", 0, "effects"), {"a": None}, "effects.a is null, not a finite number"),
         (("circuits", 0, "coverage", "share"), -1, "coverage.share is -1, not a number in"),
         (("heads",), {"columns": [], "rows": []}, "heads lacks the columns layer, head, previous"),
@@ -86,6 +87,6 @@ def test_a_report_of_an_earlier_version_is_read(good: dict[str, Any], tmp_path: 
     data = copy.deepcopy(good)
     del data["profiles"], data["label"]
     for circuit in data["circuits"]:
-        del circuit["parts"]
+        del circuit["parts"], circuit["hops"]
     (tmp_path / "old.json").write_text(json.dumps(data))
     assert len(Report.from_json(tmp_path / "old.json").profiles) == 0
