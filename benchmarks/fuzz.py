@@ -27,7 +27,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -55,23 +55,29 @@ class Count:
 
 
 def run(count: int, *, seed: int, only: str = "") -> dict[str, Count]:
-    """`count` inputs, spread over the kinds by their weight."""
+    """`count` inputs, spread over the kinds by their weight; or one kind, or one input of it."""
     from fuzz_targets import KINDS
 
-    weights = {name: weight for name, (weight, _) in KINDS.items()}
-    found = {name: Count() for name in KINDS}
-    for name, (weight, make) in KINDS.items():
-        if only and only.partition(":")[0] != name:
-            continue
-        numbers = range(-(-count * weight // sum(weights.values())))
-        numbers = [int(only.partition(":")[2])] if only else numbers
-        with scratch() as home:
-            target = make(home)
-            for number in numbers:
-                one(
-                    found[name], f"{name}:{number}", target, Random(f"{seed}/{name}/{number}"), home
-                )
+    total = sum(weight for weight, _ in KINDS.values())
+    chosen, _, number = only.partition(":")
+    found = {}
+    for kind, (weight, _) in KINDS.items():
+        if chosen in ("", kind):
+            numbers = [int(number)] if number else range(-(-count * weight // total))
+            found[kind] = run_kind(kind, numbers, seed=seed)
     return found
+
+
+def run_kind(kind: str, numbers: Iterable[int], *, seed: int) -> Count:
+    """The inputs of one kind with these numbers."""
+    from fuzz_targets import KINDS
+
+    count = Count()
+    with scratch() as home:
+        target = KINDS[kind][1](home)
+        for number in numbers:
+            one(count, f"{kind}:{number}", target, Random(f"{seed}/{kind}/{number}"), home)
+    return count
 
 
 def one(count: Count, name: str, target: Callable[[Random], None], rng: Random, home: Path) -> None:

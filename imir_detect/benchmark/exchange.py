@@ -123,7 +123,7 @@ def from_prune_scores(modules: Mapping[str, Any]) -> Float[Tensor, edge]:
     """Scores in the order of `all_edges` from auto-circuit's (tensors or nested lists), whatever
     the order of the modules. Signs are kept: rank by absolute value, as auto-circuit does."""
     try:
-        tensors = {name: torch.as_tensor(value).double() for name, value in modules.items()}
+        tensors = {name: _doubles(value) for name, value in modules.items()}
         n_layers = sum(name.endswith("hook_q_input") for name in tensors)
         blocks = [
             torch.stack([tensors[f"blocks.{layer}.hook_{port}_input"] for port in "qkv"], 1)
@@ -144,6 +144,10 @@ def from_prune_scores(modules: Mapping[str, Any]) -> Float[Tensor, edge]:
             todo="make the model patchable with factorized=True, separate_qkv=True",
         ) from error
     return found
+
+
+def _doubles(value: Any) -> Tensor:
+    return value.double() if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 
 # -- ACDC -----------------------------------------------------------------------------------------
