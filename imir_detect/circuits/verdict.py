@@ -8,7 +8,6 @@ the hash of the split it comes from; `benchmarks/zoo/calibrate.py` writes it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.errors import UnreadableFileError
+from imir_detect.strict import read_json
 
 LABELS = ("icl", "iwl", "mixed", "none")
 AXES: tuple[Literal["icl", "iwl"], ...] = ("icl", "iwl")
@@ -63,7 +63,7 @@ def shipped_fit() -> Fit:
 def read_fit(path: Path) -> Fit:
     """A fit from its JSON file."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         return Fit(
             works={axis: Logistic(**data["works"][axis]) for axis in AXES},
             accuracy={axis: Logistic(**data["accuracy"][axis]) for axis in AXES},
@@ -71,7 +71,7 @@ def read_fit(path: Path) -> Fit:
             kinds={name: tuple(values) for name, values in data["kinds"].items()},
             split=data["split"],
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableFileError(
             f"no readable calibration at {path}",
             got=f"{type(error).__name__}: {error}",
