@@ -52,6 +52,17 @@ def read_one(folder: Path) -> dict[str, Any]:
     return row
 
 
+def _scored(file: Path) -> set[str]:
+    """Models that have a row; half a line, left by a kill, is taken away."""
+    from imir_detect.files import write_atomically
+
+    if not file.exists():
+        return set()
+    whole = [line for line in file.read_text().splitlines(True) if line.endswith("\n")]
+    write_atomically(file, "".join(whole).encode())
+    return {json.loads(line)["name"] for line in whole}
+
+
 def read(splits: list[str], models: Path, target: Path | None, most: int | None) -> None:
     warnings.simplefilter("ignore")
     cards = [json.loads(file.read_text()) for file in sorted(models.glob("*/card.json"))]
@@ -60,8 +71,7 @@ def read(splits: list[str], models: Path, target: Path | None, most: int | None)
     for card in chosen[:most]:
         file = target or RESULTS / f"{card['split']}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
-        lines = file.read_text().splitlines() if file.exists() else []
-        if card["name"] in {json.loads(line)["name"] for line in lines}:
+        if card["name"] in _scored(file):
             continue
         row = read_one(models / card["name"])
         with file.open("a") as stream:
