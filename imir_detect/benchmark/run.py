@@ -27,6 +27,7 @@ from imir_detect.benchmark.metrics import circuit_metrics, rank_metrics
 from imir_detect.benchmark.suites import make_case
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
+from imir_detect.progress import bar
 
 FORMAT = 1
 CLOCK = ("seconds", "memory_mb", "threads", "machine")  # columns that differ from run to run
@@ -97,9 +98,7 @@ def _scatter(
     groups: list[list[Job]], folder: Path, workers: int, backend: str, progress: bool
 ) -> None:
     if workers == 1 and backend == "loky":
-        from tqdm.auto import tqdm
-
-        for group in tqdm(groups, disable=not progress, desc="cases"):
+        for group in bar(groups, what="cases", show=progress):
             run_case(group, folder)
         return
     import joblib

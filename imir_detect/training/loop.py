@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load, save
-from tqdm.auto import tqdm
 
 from imir_detect.errors import InvalidArgumentError, UnreadableFileError
 from imir_detect.files import write_atomically
+from imir_detect.progress import bar
 from imir_detect.tasks.base import Task, measure
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import load_parameters, parameters
@@ -109,7 +109,8 @@ def train(
 
     reached = _reached(history, recipe)
     steps = range(start, start if reached else recipe.steps)
-    for step in tqdm(steps, initial=start, total=recipe.steps, disable=not progress, leave=False):
+    shown = bar(steps, what="training", initial=start, total=recipe.steps, show=progress)
+    for step in shown:
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate_at(step)
         loss = _step(bridge, task, recipe.batch, optimiser, generator)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from imir_detect.progress import bar
 from imir_detect.tasks import Task
 from imir_detect.training.behaviour import measured_label
 from imir_detect.training.loop import describe, evaluate
@@ -32,12 +33,16 @@ def build(
     for entry in entries:
         if not (folder / entry.name / CARD_FILE).exists():
             stacks.setdefault(entry.stack, []).append(entry)
+    shown = bar(what="models", total=sum(map(len, stacks.values())))
     for members in stacks.values():
         by_name = {entry.name: entry for entry in members}
         spec = members[0].make()[1]
         for done in train_stack([entry.member() for entry in members], spec):
             card = store(by_name[done.member.name], spec, done, folder)
+            shown.clear()  # the line that follows would stand behind the bar
             tell(f"{card['name']}: {card['label']} {card['measured']} {card['steps']:.0f}")
+            shown.update()
+    shown.close()
 
 
 def store(entry: Entry, spec: ModelSpec, done: Trained, folder: Path) -> dict[str, Any]:
