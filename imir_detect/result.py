@@ -5,21 +5,26 @@ from __future__ import annotations
 import base64
 import html
 import json
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imir_detect.circuits.core import Circuit, Coverage
 from imir_detect.coordinates.pathsum import Edge, name_of
-from imir_detect.errors import ImirError, UnreadableFileError
+from imir_detect.errors import ImirError, InvalidArgumentError, UnreadableFileError
 from imir_detect.files import write_atomically
 from imir_detect.table import Table, cell_text
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
+    from imir_detect.circuits.eliminate import Elimination
+
 __all__ = ["Report", "Table", "cell_text"]  # tables live next door and are named here, too
 FORMAT = 1
+MOST_LISTED = 8  # entries of a list of measurements that are printed
 SENTENCE = {
     "icl": "answers from the context: an in-context circuit works, in-weights association does not",
     "iwl": "answers from its weights: in-weights association works, no in-context circuit does",
@@ -62,7 +67,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.label} ({self._chance}): {SENTENCE[self.label]}"]
-        lines += [f"  {circuit}" for circuit in self.circuits] or ["  no circuit found"]
+        lines += [f"  {circuit.brief()}" for circuit in self.circuits] or ["  no circuit found"]
         if self.measured:
             lines.append("measured: " + _flat(self.measured))
         lines += [f"warning: {text}" for text in self.warnings]
@@ -111,6 +116,33 @@ class Report:
             cells = (circuit.kind, heads, f"{circuit.strength:.2f}", share, effects)
             table.add_row(*map(Text, cells))
         return table
+
+    def with_elimination(self, found: Elimination, names: Iterable[Any]) -> Report:
+        """The report with the trace of Algorithm 1 in `measured["elimination"]`, so that its page
+        draws it and its file keeps it.
+
+        `found`: what `eliminate` gave for this model; `names`: those of all directions, in order
+        (`objective.names`). Losses in nats, accuracies in [0, 1]; `blocked` is None where nothing
+        is left. Raises InvalidArgumentError where there are not as many names as directions.
+        """
+        named = [str(name) for name in names]
+        if len(named) != len(found.removed) + len(found.kept):
+            raise InvalidArgumentError(
+                "the names are not those of this elimination",
+                got=f"{len(named)} names",
+                wanted=f"{len(found.removed) + len(found.kept)}, one a direction",
+                todo="pass the objective's own names",
+            )
+        trace = {
+            "removed": [named[i] for i in found.removed],
+            "kept": [named[i] for i in found.kept],
+            "losses": list(found.losses),
+            "accuracies": list(found.accuracies),
+            "budget": found.budget,
+            "blocked": found.blocked if math.isfinite(found.blocked) else None,
+            "evaluations": found.evaluations,
+        }
+        return replace(self, measured={**self.measured, "elimination": trace})
 
     # -- JSON ---------------------------------------------------------------------------------
 
@@ -193,6 +225,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> str:
     for key, value in values.items():
         if isinstance(value, dict):
             parts.append(_flat(value, f"{prefix}{key}."))
+        elif isinstance(value, list | tuple) and len(value) > MOST_LISTED:
+            parts.append(f"{prefix}{key} ({len(value)} entries)")
         else:
             parts.append(f"{prefix}{key} {cell_text(value)}")
     return ", ".join(parts)

@@ -105,4 +105,14 @@ def cell_text(value: Any) -> str:
     """A table entry as text: two decimals, a dash for none."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return rounded(value, 2) if isinstance(value, float) else str(value)
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number to so many decimals; what rounds to zero has no sign.
+
+    >>> rounded(-0.004, 2), rounded(-0.04, 2)
+    ('0.00', '-0.04')
+    """
+    text = f"{value:.{digits}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text

@@ -31,6 +31,7 @@ Kind = Literal[
 # Kinds that answer from the context, and so count for the label "icl".
 IN_CONTEXT: tuple[Kind, ...] = ("induction", "induction_long_prefix", "pointer_induction", "k_hop")
 BY_RUNNING = "strength is the share that the model, run on random contexts, gets right"
+MOST_NAMED = 12  # heads that a line names
 WORKS = 0.5  # a circuit works when its strength exceeds this
 
 
@@ -134,6 +135,22 @@ class Circuit:
             )
         with inner.hooks(fwd_hooks=self.hooks(inner.cfg.n_heads)):
             yield model
+
+    def brief(self) -> str:
+        """The circuit in one line: kind, heads, strength, and where it holds, exceptions left out.
+
+        >>> circuit = Circuit("offset", ((0, 1),), (), {}, 0.9, Coverage(0.5, "positions", ("0",)))
+        >>> circuit.brief()
+        'offset: L0H1; strength 0.90 at 50% of positions'
+        """
+        names = [name_of(h) for h in self.heads]
+        if len(names) > MOST_NAMED:
+            names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more heads"]
+        text = f"{self.kind}: {', '.join(names) or 'direct path'}; strength {self.strength:.2f} "
+        text += f"at {self.coverage.share:.0%} of {self.coverage.of}"
+        effects = ", ".join(f"{unit} {nats:.1f}" for unit, nats in self.effects.items())
+        text += f"; nats: {effects}" if effects else ""
+        return f"{text}; {self.note}" if self.note else text
 
     def __str__(self) -> str:
         heads = ", ".join(name_of(h) for h in self.heads) or "direct path"

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import Json, console, plain_table, save_rows, settings
 from imir_detect.errors import ImirError
 from imir_detect.zoo import HOME
 
@@ -28,23 +27,26 @@ class SplitName(str, Enum):
 
 
 @app.command("list")
-def list_models(folder: Folder = HOME) -> None:
+def list_models(folder: Folder = HOME, json: Json = None) -> None:
     """List the models: label, measured accuracies, task and architecture."""
     from imir_detect.weights.store import read_card
     from imir_detect.zoo.cards import model_folders
 
-    table = RichTable()
-    table.add_column("model", overflow="fold")
-    for name in ("label", "ICL", "IWL", "task", "architecture"):
-        table.add_column(name, no_wrap=True)
+    table = plain_table("model", "label", "ICL", "IWL", "task", "architecture")
+    cards = []
     for home in model_folders(folder):
         card = read_card(home)
+        cards.append({"model": home.name, "label": card.get("label"), **card["measured"]})
         if settings.quiet:
             print(home.name)
         accuracies = [_share(card["measured"].get(f"{axis}_accuracy")) for axis in ("icl", "iwl")]
         label = card.get("label", "-")
-        table.add_row(home.name, label, *accuracies, card["task"]["name"], _shape(card["spec"]))
+        table.add_row(
+            escape(home.name), label, *accuracies, card["task"]["name"], _shape(card["spec"])
+        )
     console.print(table)
+    columns = {name: None for row in cards for name in row}
+    save_rows([{**columns, **row} for row in cards], json, "models")
 
 
 @app.command("show")
