@@ -75,7 +75,12 @@ class Table(Sequence[dict[str, Any]]):
             raise ImirError(
                 "pandas is not installed", todo="pip install 'imir-detect[report]'"
             ) from error
-        return pandas.DataFrame(list(self), columns=list(self.columns))
+        frame = pandas.DataFrame(list(self), columns=list(self.columns))
+        for name in self.columns:  # pandas makes floats of whole numbers with gaps
+            kinds = {type(value) for value in self.column(name)}
+            if kinds == {int, type(None)}:
+                frame[name] = frame[name].astype("Int64")
+        return frame
 
     def to_json(self, path: Path | str) -> Path:
         """Write the rows as a strict JSON list of objects, atomically; returns the path."""
