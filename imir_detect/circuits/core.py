@@ -152,7 +152,7 @@ class Circuit:
         """Attention of the circuit's heads on one sequence, from the model's own run.
 
         In the order of `names`; rows are queries, columns keys, in [0, 1], float32: what
-        `circuitsvis.attention.attention_patterns(tokens=words, attention=patterns,
+        `circuitsvis.attention.attention_heads(attention=patterns, tokens=words,
         attention_head_names=list(circuit.names))` draws.
 
         Raises InvalidArgumentError for more than one sequence, for a model that does not run, and
