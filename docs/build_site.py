@@ -31,13 +31,17 @@ NAV = (
             "reading-a-report",
             "my-checkpoint",
             "my-task",
+            "my-family",
+            "command-line",
             "idea",
             "examples",
             "faq",
         ),
     ),
-    ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "zoo", "api", "changelog")),
-    ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
+    (
+        "Behind it",
+        ("detection", "theory", "replication", "causal-graphs", "tasks", "zoo", "api", "changelog"),
+    ),
     ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
 )
 SOURCES = {
