@@ -54,7 +54,14 @@ def short(places: list[int], most: int = 8) -> str:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The share of tokens or positions that a circuit holds for, in [0, 1], and the exceptions."""
+    """The share of tokens or positions that a circuit holds for, and the exceptions.
+
+    - share: in [0, 1]. of: "positions" (places of the copy and of the query) or "tokens".
+    - exceptions: where it does not hold, in words.
+
+    >>> print(Coverage(0.75, "tokens", ("tokens 3, 9",)))
+    75% of tokens (not: tokens 3, 9)
+    """
 
     share: float
     of: Literal["positions", "tokens"]
@@ -80,6 +87,13 @@ class Circuit:
       that help in another way are left out.
     - `hops`: how many matches follow each other; more than one for `k_hop` only.
     - `note`: what the kind and the numbers do not say.
+
+    Raises ImirError for a strength or a share outside [0, 1], and for edges of heads not listed.
+
+    >>> edges = (Edge("embed", (0, 1), "K"), Edge("embed", (0, 1), "Q"))
+    >>> found = Circuit("previous_token", ((0, 1),), edges, {}, 0.9, Coverage(1.0, "positions"))
+    >>> found.names, found.works
+    (('L0H1',), True)
     """
 
     kind: Kind

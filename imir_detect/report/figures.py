@@ -104,12 +104,16 @@ def figure_table(name: str, source: Any) -> Table:
 
 
 def figure(name: str, source: Any, *, backend: str = "plotly", **options: Any) -> Any:
-    """A figure of `source`: names as in `figure_table`; `graph` also takes `circuit`, its index.
+    """A figure, drawn from the table that `figure_table` gives for the same name and source.
 
+    - name, source: as in `figure_table`.
     - backend: "plotly" (hover, notebooks) or "matplotlib" (`savefig` to SVG or PDF).
+    - options: the figure's own; "graph" takes `circuit`, the index of the circuit to draw.
 
-    Returns a `plotly.graph_objects.Figure` or a `matplotlib.figure.Figure`. Raises as
-    `figure_table` does, and ImirError where the backend is not installed (extra `report`).
+    Returns a `plotly.graph_objects.Figure` or a `matplotlib.figure.Figure`.
+
+    Raises as `figure_table` does, and ImirError where the backend is not installed (extra
+    `report`).
 
     >>> from imir_detect import detect_circuits, shipped_model
     >>> figure("roles", detect_circuits(shipped_model("icl")), backend="matplotlib")  # doctest: +SKIP
