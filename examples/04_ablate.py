@@ -28,8 +28,8 @@ after = accuracy()
 print(f"before {before:.2f}, ablated {inside:.2f}, after {after:.2f}")
 
 # %% [markdown]
-# The same hooks by themselves, for `run_with_hooks`; and the attention of the circuit's heads on one
-# sequence, as circuitsvis wants it: `attention_heads(attention=patterns, tokens=words,
+# The same hooks by themselves, for `run_with_hooks`; and the attention of the circuit's heads on
+# one sequence, as circuitsvis wants it: `attention_heads(attention=patterns, tokens=words,
 # attention_head_names=list(circuit.names))`.
 
 # %%
