@@ -55,12 +55,18 @@ def report(
     folder: Folder = Path("runs/bench"),
     out: Annotated[Path | None, typer.Option(help="Where to write; default FOLDER/report.")] = None,
     figures: Annotated[bool, typer.Option(help="Draw the two figures, too.")] = True,
+    html: Annotated[Path | None, typer.Option(help="Write the leaderboard as a page.")] = None,
 ) -> None:
     """Leaderboard, Pareto plot and per-case heat map of the runs in a folder."""
     from imir_detect.benchmark.results import read_rows, write_report
 
-    for path in write_report(read_rows(folder), out or folder / "report", figures=figures):
+    rows = read_rows(folder)
+    for path in write_report(rows, out or folder / "report", figures=figures):
         console.print(escape(str(path)))
+    if html is not None:
+        from imir_detect.report.plates import write_leaderboard_page
+
+        console.print(f"page written to {escape(str(write_leaderboard_page(rows, html)))}")
 
 
 @app.command()

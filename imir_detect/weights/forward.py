@@ -149,8 +149,10 @@ def predict_attention(
     softmax over j of cap((x_i W_Q + b_Q)(x_j W_K + b_K)^T / scale) and what positions add, with x
     the normed residual (Elhage et al. 2021; `Attention` lists what else can decide). `residual` is
     what TransformerLens calls `blocks.LAYER.hook_resid_pre`, at positions 0, 1, ...; the result is
-    comparable with `blocks.LAYER.attn.hook_pattern`. Rows sum to 1, or to less where a sink takes
-    its share.
+    comparable with `blocks.LAYER.attn.hook_pattern`. From (n, pos, d_model) to (n, head, pos, pos),
+    in [0, 1]; rows sum to 1, or to less where a sink takes its share.
+
+    Raises IndexError for a layer that is not there, and torch's own error for other shapes.
 
     >>> from imir_detect import read_weights, shipped_model
     >>> weights = read_weights(shipped_model("icl"))

@@ -32,6 +32,10 @@ def open_model(source: str | Path) -> Any:
     - a name on the Hugging Face hub, where there is a network.
 
     Nothing stored in a file is run. Raises UnreadableFileError in one line for anything else.
+
+    >>> from imir_detect.zoo import shipped_folder
+    >>> open_model(shipped_folder("icl")).cfg.n_layers
+    2
     """
     if not isinstance(source, str | Path) or "\0" in str(source):
         raise InvalidArgumentError(
