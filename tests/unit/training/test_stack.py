@@ -8,7 +8,8 @@ import torch
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.tasks import make_task
 from imir_detect.training.loop import Recipe
-from imir_detect.training.stack import CHUNK, Member, forward, sinusoids, train_stack
+from imir_detect.training.stack import CHUNK, Member, sinusoids, train_stack
+from imir_detect.training.stacked_forward import forward
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import load_parameters, parameters
 
