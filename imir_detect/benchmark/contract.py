@@ -95,6 +95,11 @@ def edges_or_heads(case: Case) -> Support:
     return Support(ok, "" if ok else f"scores edges and heads, not {case.granularity}s")
 
 
+def everything(case: Case) -> Support:
+    """For methods that score units, too."""
+    return Support(True)
+
+
 def method(
     name: str,
     *,

@@ -59,8 +59,8 @@ def source_outputs(trace: Trace) -> Float[Tensor, "source n pos d_model"]:
 class PatchedModel:
     """A model on some prompts, with every edge kept (1), ablated (0), or in between.
 
-    - `edges`: their order in every mask. `clean`, `reference` (source, n, pos, d_model).
-    - `forwards`: forward passes run so far.
+    - `edges`: their order in every mask; `size`: how many. `clean`, `reference` (source, n, pos,
+      d_model). `forwards`: forward passes run so far.
 
     Raises UnsupportedModelError for models with MLPs or a norm after attention.
     """
@@ -90,6 +90,15 @@ class PatchedModel:
             for layer in range(weights.n_layers + 1)
         ]
 
+    @property
+    def size(self) -> int:
+        return len(self.edges)
+
+    def first_layer(self, index: int) -> int:
+        """The first layer that a change of this edge's mask changes (n_layers: the output)."""
+        target = self.edges[index].target
+        return self.weights.n_layers if isinstance(target, str) else target[0]
+
     @cached_property
     def full_logits(self) -> Float[Tensor, "n vocab"]:
         """Logits of the whole model at the queries."""
@@ -105,19 +114,28 @@ class PatchedModel:
         """Logits with every edge ablated."""
         return self.run(torch.zeros(len(self.edges)))
 
-    def run(self, keep: Float[Tensor, " edge"], *, first: int = 0) -> Float[Tensor, "n vocab"]:
-        """Logits at the queries with `keep` of every edge; differentiable in it. Layers before
-        `first` are taken as clean, whatever `keep` says of them."""
-        keep = keep.to(self.clean.dtype)
-        heads = self.weights.n_heads
-        written = self.clean[: 1 + first * heads]
+    def run(
+        self, keep: Float[Tensor, " edge"], *, first: int = 0, written: Tensor | None = None
+    ) -> Float[Tensor, "n vocab"]:
+        """Logits at the queries with `keep` of every edge; differentiable in it. What layers before
+        `first` wrote is taken from `written` (default: clean), whatever `keep` says of them."""
+        before = self.clean if written is None else written
+        written = self.written(keep, before[: 1 + first * self.weights.n_heads], first)
+        self.forwards += 1
+        return self.logits(written, keep[len(keep) - len(written) :])
+
+    def written(
+        self, keep: Float[Tensor, " edge"], before: Tensor, first: int = 0
+    ) -> Float[Tensor, "source n pos d_model"]:
+        """What every source writes with `keep` of every edge; `before` (source, n, pos, d_model):
+        what those before layer `first` do."""
+        heads, found = self.weights.n_heads, before
         start = sum(3 * heads * (1 + layer * heads) for layer in range(first))
         for layer in range(first, self.weights.n_layers):
-            size = heads * 3 * len(written)
-            new = self.layer(layer, written, keep[start : start + size])
-            written, start = torch.cat([written, new]), start + size
-        self.forwards += 1
-        return self.logits(written, keep[start:])
+            size = heads * 3 * len(found)
+            new = self.layer(layer, found, keep[start : start + size])
+            found, start = torch.cat([found, new]), start + size
+        return found
 
     def layer(
         self, layer: int, written: Float[Tensor, "source n pos d_model"], keep: Tensor
