@@ -120,9 +120,16 @@ class Case:
         units = self.granularity == "unit"
         return self.without_units(n, seed=seed) if units else self.patched(n, seed=seed)
 
+    @cached_property
+    def judge(self) -> PatchedModel | UnitModel:
+        """The model on the prompts that circuits are judged on; no method draws them."""
+        return self.ablatable(JUDGE_SAMPLES, seed=JUDGE_SEED)
+
     def blind(self) -> Case:
-        """The same case without its labels: what a method sees."""
-        return replace(self, labels=None)
+        """The same case without its labels: what a method sees. The weights are read once."""
+        found = replace(self, labels=None)
+        vars(found).update(weights=self.weights, items=self.items)
+        return found
 
     def to_items(self, edges: Tensor) -> Tensor:
         """Edge scores (..., edge) as scores of the items: a head's is that of its best edge out.
@@ -262,5 +269,7 @@ def searched_case(
     return replace(case, labels=labels)
 
 
+JUDGE_SEED = 777_767
+JUDGE_SAMPLES = 64
 TRUTH_SEED = 999_983  # prompts of the search for truth; methods draw with small seeds
 ANSWERS = 0.9

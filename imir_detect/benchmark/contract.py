@@ -31,7 +31,7 @@ class Budget:
     - `seed`: of all its randomness.
     """
 
-    samples: int = 64
+    samples: int = 32
     steps: int = 5
     epochs: int = 80
     draws: int = 100

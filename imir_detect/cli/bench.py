@@ -24,7 +24,7 @@ def run(
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes at work.")] = 1,
     backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky",
-    samples: Annotated[int, typer.Option(help="Prompts a method may draw.")] = 64,
+    samples: Annotated[int, typer.Option(help="Prompts a method may draw.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of every method.")] = 0,
 ) -> None:
     """Run what has not been run yet; the tables come after. Interrupt and resume at will."""
