@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.special import ndtri
 
 from imir_detect._typing import Bool, Float, Int
-from imir_detect.circuits.probe import NEAR_BEST, Probe
+from imir_detect.circuits.probe import NEAR_BEST, Probe, resolution
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE, ROUNDOFF
@@ -113,7 +113,7 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     places = first.places_that_answer(seeds, partner)
     table = first.table(places)
     best = table.argmax(1)
-    excess = table.amax(1) - row_null(table, best)
+    excess = table.amax(1) - row_null(table, best) - first.floor
     # A second piece of evidence for each token: two parts of the model, the partner's own answer,
     # or, for a directed relation, a clear entry whose partner no other token names.
     clear = table.amax(1) > row_null(table, best, level=CLEAR)
@@ -176,12 +176,14 @@ class _ReadOut:
       which are no association.
     - `direct` (tokens, tokens): the direct path's share of it, centred, -inf on the diagonal.
     - `by_part`: the share of each layer's heads, then of each MLP, like `logits`.
+    - `floor`: nats up to which a logit is round-off of the weights.
     """
 
     asked: Int[Tensor, "n pos"]
     logits: Float[Tensor, "n pos tokens"]
     direct: Float[Tensor, "tokens tokens"]
     by_part: tuple[Float[Tensor, "n pos tokens"], ...]
+    floor: float
 
     @staticmethod
     def take(probe: Probe, tokens: Int[Tensor, " tokens"], *, stream: int) -> _ReadOut:
@@ -192,7 +194,7 @@ class _ReadOut:
         asked = distinct_tokens(n, length, index, generator=probe.generator(stream))
         count = weights.n_layers + sum(m is not None for m in weights.mlps)
         parts: list[list[Tensor]] = [[] for _ in range(count + 1)]
-        factor = []
+        factor, floor = [], []
         W_U = weights.W_U[:, tokens]
         for start in range(0, n, 128):
             rows = asked[start : start + 128]
@@ -208,9 +210,10 @@ class _ReadOut:
             for part, read in zip(parts, reads, strict=True):
                 part.append(read.masked_fill(shown, float("nan")))
             factor.append(trace.inverse_rms[-1].mean())
+            floor.append(float(resolution(weights, trace.final).max()))
         direct = torch.stack(factor).mean() * weights.W_E[tokens] @ W_U
         logits, *others = (torch.cat(part) for part in parts)
-        return _ReadOut(asked, logits, _centred(direct), tuple(others))
+        return _ReadOut(asked, logits, _centred(direct), tuple(others), max(floor))
 
     def table(
         self, places: Int[Tensor, " places"], *, part: int | None = None

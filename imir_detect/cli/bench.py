@@ -23,7 +23,7 @@ def run(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 1,
     backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky",
-    samples: Annotated[int, typer.Option(min=1, help="Prompts a method may draw.")] = 64,
+    samples: Annotated[int, typer.Option(min=1, help="Prompts a method may draw.")] = 32,
     seed: Seed = 0,
 ) -> None:
     """Run what has not been run yet; the tables come after. Interrupt and resume at will."""

@@ -90,13 +90,17 @@ def attend(
     query: Float[Tensor, "n head pos d_head"],
     key: Float[Tensor, "n head pos d_head"],
     heads: Sequence[int] | slice = slice(None),
-) -> Float[Tensor, "n head pos pos"]:
-    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax."""
+    *,
+    places: Tensor | None = None,
+) -> Float[Tensor, "n head query pos"]:
+    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax. `places` (query):
+    positions of the queries, by default all."""
     kind = weights.attention[layer]
     score = query @ key.transpose(-1, -2)
     if kind.cap is not None:
         score = kind.cap * (score / kind.cap).tanh()
     bias = kind.bias(score.shape[-1])
+    bias = bias if places is None else bias[:, places]
     score = score + (bias if len(bias) == 1 else bias[heads])
     return softmax(score, None if kind.sinks is None else kind.sinks[heads])
 

@@ -1,10 +1,13 @@
 """Coverage keeps the places that work, winning is strict, and the relation's null is calibrated."""
 
+import pytest
 import torch
 
+from imir_detect import detect_circuits
 from imir_detect.circuits.probe import Probe, best_rows, cover, lattice, near_best, wins
 from imir_detect.circuits.relation import Relation, _ReadOut, estimate_relation, row_null
 from imir_detect.frame.lookups import matching_contexts
+from imir_detect.models.planted import PlantedSpec, build
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
 
@@ -67,6 +70,26 @@ def test_a_tie_does_not_win() -> None:
     weights.W_U.copy_(torch.eye(4))
     rows = torch.tensor([[2.0, 1, 0, 0], [1.0, 1, 0, 0]], dtype=F64)
     assert wins(weights, rows, torch.tensor([0, 0])).tolist() == [1.0, 0.0]
+
+
+def test_a_lead_that_single_precision_cannot_hold_does_not_win() -> None:
+    weights = read_weights(ModelSpec(4, 3, d_model=4, n_heads=1).boot(seed=0))
+    weights.W_U.copy_(torch.eye(4))
+    # Next to a residual of length 1 a logit of 1e-8 is round-off of the weights; 1e-6 is not.
+    rows = torch.tensor([[1e-8, 0, 0, -1.0], [1e-6, 0, 0, -1.0]], dtype=F64)
+    assert wins(weights, rows, torch.tensor([0, 0])).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "kinds"),
+    [
+        (PlantedSpec("prefix_match", seed=1), ["previous_token", "prefix_match"]),
+        (PlantedSpec("duplicate_token", seed=0), ["duplicate_token"]),
+    ],
+)
+def test_round_off_is_no_circuit(spec: PlantedSpec, kinds: list[str]) -> None:
+    # Planted without noise, nothing but the circuit reaches the logits, to 1e-8.
+    assert [circuit.kind for circuit in detect_circuits(build(spec)).circuits] == kinds
 
 
 def test_the_row_null_is_beaten_by_normal_rows_every_other_time() -> None:
