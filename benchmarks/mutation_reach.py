@@ -17,7 +17,7 @@ from mutants import Mutant
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "imir_detect"
 STAGES = ("frame", "coordinates", "circuits")
-WORK = ROOT / "build" / "mutation"
+MAP = ROOT / "build" / "mutation" / "reach.json"
 
 
 class Recorder:
@@ -73,6 +73,7 @@ def shared_name(fixture: Any) -> str:
 
 
 def cover(chosen: list[str]) -> None:
+    """Run the tests (all; those chosen are added to the map that stands) and keep the map."""
     import coverage
 
     record = coverage.Coverage(
@@ -83,13 +84,19 @@ def cover(chosen: list[str]) -> None:
     code = pytest.main(["-q", "-o", "addopts=", *chosen], plugins=[recorder])
     record.stop()
     data = record.get_data()
-    lines: dict[str, dict[int, list[str]]] = {}
+    known = json.loads(MAP.read_text(encoding="utf-8")) if chosen else {}
+    cost = known.get("cost", {}) | recorder.cost
+    fixtures = known.get("fixtures", {}) | recorder.fixtures
+    lines: dict[str, dict[str, list[str]]] = {}
+    for file, found in known.get("lines", {}).items():
+        lines[file] = {n: [c for c in cs if c not in recorder.cost] for n, cs in found.items()}
     for path in data.measured_files():
-        name = Path(path).relative_to(PACKAGE).as_posix()
-        lines[name] = {k: [c for c in v if c] for k, v in data.contexts_by_lineno(path).items()}
-    WORK.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"lines": lines, "cost": recorder.cost, "fixtures": recorder.fixtures})
-    (WORK / "cover.json").write_text(text, encoding="utf-8")
+        own = lines.setdefault(Path(path).relative_to(PACKAGE).as_posix(), {})
+        for number, contexts in data.contexts_by_lineno(path).items():
+            own.setdefault(str(number), []).extend(c for c in contexts if c)
+    MAP.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"lines": lines, "cost": cost, "fixtures": fixtures})
+    MAP.write_text(text, encoding="utf-8")
     print(f"pytest ended with {code}; {len(recorder.fixtures)} tests")
 
 
@@ -97,7 +104,7 @@ class Reach:
     """The tests that reach a mutant, cheapest first, within a cap of CPU seconds."""
 
     def __init__(self) -> None:
-        known = json.loads((WORK / "cover.json").read_text(encoding="utf-8"))
+        known = json.loads(MAP.read_text(encoding="utf-8"))
         self.cost, self.fixtures = known["cost"], known["fixtures"]
         users = defaultdict(list)
         for test, names in self.fixtures.items():
