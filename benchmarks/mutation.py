@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import hashlib
 import json
 import math
@@ -41,7 +42,8 @@ from mutation_reach import PACKAGE, ROOT, Reach, cover, stage_files
 
 RESULTS = Path(__file__).parent / "results"
 EQUIVALENT = RESULTS / "mutation_equivalent.json"
-QUIET = ["-q", "-x", "-o", "addopts=", "--no-header", "-p", "no:cacheprovider"]
+HYPOTHESIS = "_hypothesis_pytestplugin"
+QUIET = ["-q", "-x", "-o", "addopts=", "-p", "no:cacheprovider", "-p", HYPOTHESIS]
 WARM = (
     "torch", "transformer_lens", "transformers", "sklearn.linear_model", "scipy.stats", "pandas",
     "networkx", "safetensors.torch", "hypothesis", "typer", "rich.console", "jaxtyping", "tqdm",
@@ -114,9 +116,9 @@ def run_tests(tests: list[str], expected: float, changed: Changed | None) -> dic
     if pid == 0:
         try:
             os.close(read)
-            limit = math.ceil(30 + 4 * expected)
+            limit = math.ceil(10 + 3 * expected)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-            signal.alarm(40 * limit)
+            signal.alarm(60 * limit)
             child(tests, changed, write)
         finally:
             os._exit(0)
@@ -151,6 +153,8 @@ def warm_up() -> None:
     warnings.simplefilter("ignore")
     for name in WARM:
         __import__(name)
+    gc.freeze()  # a collection in the child would copy every page of these
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.path.insert(0, str(ROOT))
     os.chdir(ROOT)
 
