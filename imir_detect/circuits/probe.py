@@ -60,16 +60,36 @@ def answers(weights: ModelWeights, trace: Trace, contexts: Contexts) -> Tensor:
 
 
 def cover(score: Float[Tensor, " n"], contexts: Contexts, length: int) -> Bool[Tensor, "pos pos"]:
-    """The (query, match) cells where a score is at least `NEAR_BEST` of what it is at its best.
+    """The (query, copy) cells where a score is at least `NEAR_BEST` of what it is at its best.
 
     Rows and columns are chosen in turn: a circuit trained on aligned blocks holds for every other
-    place only. Choosing inflates the mean over what was chosen; strength is therefore measured on
+    place only. Which comes first matters where only the last place is asked (late columns then look
+    best of all), so both orders are tried; the cells that hold more of the score, at a higher mean,
+    are kept. Choosing inflates the mean over what was chosen; strength is therefore measured on
     contexts drawn anew from the cells.
     """
+    links = contexts.links if contexts.links.numel() else contexts.match[:, None]
+
+    def worth(cells: Tensor) -> float:
+        kept = score[cells[contexts.query[:, None], links].all(1)]
+        return float(kept.sum() * kept.mean()) if len(kept) else float("-inf")
+
+    found = [
+        _cells(score, contexts.query, links, length, rows_first=first) for first in (False, True)
+    ]
+    return max(found, key=worth)
+
+
+def _cells(
+    score: Tensor, query: Tensor, links: Tensor, length: int, *, rows_first: bool
+) -> Bool[Tensor, "pos pos"]:
     rows = columns = torch.ones(length, dtype=torch.bool)
-    for _ in range(3):
-        columns = near_best(score, contexts.match, rows[contexts.query], length)
-        rows = near_best(score, contexts.query, columns[contexts.match], length)
+    width = links.shape[1]
+    for turn in range(3):
+        if turn > 0 or not rows_first:
+            keep = rows[query].repeat_interleave(width)
+            columns = near_best(score.repeat_interleave(width), links.reshape(-1), keep, length)
+        rows = near_best(score, query, columns[links].all(1), length)
     return rows[:, None] & columns[None, :]
 
 
