@@ -18,7 +18,8 @@ from imir_detect.circuits.attribution import (
 )
 from imir_detect.circuits.matched import Matched, competitors, coverage_of
 from imir_detect.coordinates.pathsum import EMBED, Edge, Trace, sum_paths
-from imir_detect.frame.contexts import Contexts, all_cells, matching_contexts
+from imir_detect.frame.contexts import Contexts
+from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 from imir_detect.weights.attention import Attention, QKNorm
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.native import ModelSpec
@@ -185,7 +186,7 @@ def test_competitors_are_what_the_query_sees_but_the_answer() -> None:
     contexts = by_hand()
     trace = sum_paths(random_weights(), contexts.tokens)
     one = torch.ones(1, dtype=F64)
-    seen = Matched(contexts, trace, {(0, 0): one}, {(0, 0): one}, one, 1)
+    seen = Matched(contexts, trace, {(0, 0): one}, {(0, 0): one}, one, INDUCTION)
     # The answer's place and what stands after the query hold the query's own token instead.
     assert competitors(seen).tolist() == [[5, 5, 7, 5, 5]]
     assert seen.target.tolist() == [1]
@@ -193,14 +194,15 @@ def test_competitors_are_what_the_query_sees_but_the_answer() -> None:
 
 def test_coverage_names_the_places_left_out() -> None:
     # Length 5, offset 1: pairs (2,0) (3,0) (3,1) (4,0) (4,1) (4,2).
-    cells = all_cells(5, 1)
-    assert (coverage_of(cells, 5, 1).share, coverage_of(cells, 5, 1).exceptions) == (1.0, ())
+    cells = INDUCTION.cells(5)
+    found = coverage_of(cells, 5, INDUCTION)
+    assert (found.share, found.exceptions) == (1.0, ())
     cells[:, 0] = False
-    found = coverage_of(cells, 5, 1)
+    found = coverage_of(cells, 5, INDUCTION)
     assert found.share == pytest.approx(3 / 6)
     assert found.exceptions == ("copies at positions 0", "queries at positions 2")
     # Cells that no pair can fill do not count.
-    assert coverage_of(torch.ones(5, 5, dtype=torch.bool), 5, 1).share == 1.0
+    assert coverage_of(torch.ones(5, 5, dtype=torch.bool), 5, INDUCTION).share == 1.0
 
 
 def test_contexts_in_chosen_cells_keep_all_that_was_seen_of_them() -> None:
@@ -209,7 +211,7 @@ def test_contexts_in_chosen_cells_keep_all_that_was_seen_of_them() -> None:
     )
     trace = sum_paths(random_weights(), contexts.tokens)
     number = torch.arange(6, dtype=F64)
-    seen = Matched(contexts, trace, {(0, 1): number}, {(0, 1): number + 10}, number + 20, 2)
+    seen = Matched(contexts, trace, {(0, 1): number}, {(0, 1): number + 10}, number + 20, Lookup(2))
     cells = torch.zeros(5, 5, dtype=torch.bool)
     cells[contexts.query[4], contexts.match[4]] = True
     kept = (contexts.query == contexts.query[4]) & (contexts.match == contexts.match[4])
@@ -219,4 +221,5 @@ def test_contexts_in_chosen_cells_keep_all_that_was_seen_of_them() -> None:
     assert torch.equal(part.lift[(0, 1)], number[kept])
     assert torch.equal(part.same[(0, 1)], number[kept] + 10)
     assert torch.equal(part.answer_lift, number[kept] + 20)
-    assert part.offset == 2
+    assert part.lookup == Lookup(2)
+    assert torch.equal(part.target, part.contexts.match + 2)
