@@ -36,8 +36,19 @@ NAV = (
             "faq",
         ),
     ),
-    ("Behind it", ("detection", "theory", "causal-graphs", "tasks", "zoo", "api", "changelog")),
-    ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
+    (
+        "Behind it",
+        (
+            "detection",
+            "theory",
+            "causal-graphs",
+            "tasks",
+            "zoo",
+            "reproducible",
+            "api",
+            "changelog",
+        ),
+    ),
     ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
 )
 SOURCES = {

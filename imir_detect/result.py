@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imir_detect.circuits.core import Circuit, Coverage
-from imir_detect.coordinates.pathsum import Edge, name_of
+from imir_detect.circuits.core import Circuit
+from imir_detect.coordinates.pathsum import name_of
 from imir_detect.errors import ImirError, UnreadableFileError
 from imir_detect.files import write_atomically
+from imir_detect.report_json import FORMAT, report_fields
+from imir_detect.strict import json_text, read_json
 from imir_detect.table import Table, cell_text
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 __all__ = ["Report", "Table", "cell_text"]  # tables live next door and are named here, too
-FORMAT = 1
 SENTENCE = {
     "icl": "answers from the context: an in-context circuit works, in-weights association does not",
     "iwl": "answers from its weights: in-weights association works, no in-context circuit does",
@@ -133,8 +133,7 @@ class Report:
     def to_json(self, path: Path | str) -> Path:
         """Write the report as strict JSON (no NaN), atomically; returns the path."""
         path = Path(path)
-        text = json.dumps(self.to_dict(), allow_nan=False, indent=1) + "\n"
-        write_atomically(path, text.encode())
+        write_atomically(path, json_text(self.to_dict()).encode())
         return path
 
     def to_html(self, path: Path | str, *, name: str = "") -> Path:
@@ -148,45 +147,14 @@ class Report:
     def from_json(cls, path: Path | str) -> Report:
         """Read what `to_json` wrote; equal to the report that was written."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            if data["format"] != FORMAT:
-                raise ValueError(f"format {data['format']!r}, not {FORMAT}")
-            return cls(
-                probabilities=data["probabilities"],
-                circuits=tuple(_circuit(entry) for entry in data["circuits"]),
-                heads=Table(**data["heads"]),
-                coordinates=Table(**data["coordinates"]),
-                measured=data["measured"],
-                limits=tuple(data["limits"]),
-                warnings=tuple(data["warnings"]),
-                meta=data["meta"],
-                profiles=Table(**data["profiles"]) if "profiles" in data else NO_PROFILES,
-            )
-        except (OSError, ValueError, KeyError, TypeError, ImirError) as error:
+            return cls(**report_fields(read_json(path)))
+        except (OSError, ValueError, TypeError) as error:
             raise UnreadableFileError(
                 f"{path} is not a readable report",
                 got=f"{type(error).__name__}: {error}",
                 wanted="a file that Report.to_json wrote",
                 todo="write the report again",
             ) from error
-
-
-def _circuit(entry: dict[str, Any]) -> Circuit:
-    def node(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    coverage = entry["coverage"]
-    return Circuit(
-        kind=entry["kind"],
-        heads=tuple(node(h) for h in entry["heads"]),
-        edges=tuple(Edge(node(s), node(t), port) for s, t, port in entry["edges"]),
-        effects=entry["effects"],
-        strength=entry["strength"],
-        coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
-        note=entry["note"],
-        parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
-        hops=entry.get("hops", 1),
-    )
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> str:

@@ -50,6 +50,16 @@ def all_edges(n_layers: int, n_heads: int) -> tuple[Edge, ...]:
     return (*found, *(Edge(source, OUTPUT, "out") for source in sources))
 
 
+def n_edges(n_layers: int, n_heads: int) -> int:
+    """How many edges `all_edges` gives.
+
+    >>> n_edges(2, 1), n_edges(2, 2)
+    (12, 29)
+    """
+    sources = n_layers + n_heads * n_layers * (n_layers - 1) // 2  # that the heads' ports see
+    return 3 * n_heads * sources + 1 + n_layers * n_heads
+
+
 def source_outputs(trace: Trace) -> Float[Tensor, "source n pos d_model"]:
     """What every source wrote: the embedding, then the heads in order."""
     heads = [w.transpose(0, 1) for w in trace.written]

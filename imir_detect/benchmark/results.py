@@ -7,6 +7,7 @@ over cases. Runs that were declined or failed are counted beside the mean, never
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imir_detect.benchmark.metrics import DRAWS
-from imir_detect.benchmark.run import METRICS
+from imir_detect.benchmark.run import METRICS, read_row
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
 
@@ -41,14 +42,15 @@ def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
         ) from error
     text = json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
     write_atomically(folder / "rows.json", text.encode())
-    pandas.DataFrame(list(rows)).to_parquet(folder / "rows.parquet", index=False)
+    table = io.BytesIO()
+    pandas.DataFrame(list(rows)).to_parquet(table, index=False)
+    write_atomically(folder / "rows.parquet", table.getvalue())
     return folder / "rows.json", folder / "rows.parquet"
 
 
 def read_rows(folder: Path) -> list[Row]:
     """Every finished run in a folder, in order of case and method."""
-    files = sorted((folder / "runs").glob("*.json"))
-    rows = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    rows = [read_row(file) for file in sorted((folder / "runs").glob("*.json"))]
     return sorted(rows, key=lambda row: (row["case"], row["method"], json.dumps(_budget(row))))
 
 
@@ -160,17 +162,16 @@ def _overall(rows: list[Row]) -> list[Row]:
 
 def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> list[Path]:
     """leaderboard.csv, leaderboard.md, cases.csv, and with `figures` pareto.svg, heatmap.svg."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table = leaderboard(rows)
-    _write_csv(folder / "leaderboard.csv", table)
-    _write_csv(folder / "cases.csv", [_short(row) for row in rows])
-    (folder / "leaderboard.md").write_text(markdown(rows), encoding="utf-8")
-    written = [folder / name for name in ("leaderboard.csv", "cases.csv", "leaderboard.md")]
+    files = {
+        "leaderboard.csv": _csv(leaderboard(rows)),
+        "cases.csv": _csv([_short(row) for row in rows]),
+        "leaderboard.md": markdown(rows).encode(),
+    }
     if figures:
-        for name, figure in (("pareto", draw_pareto(rows)), ("heatmap", draw_heatmap(rows))):
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-            written.append(folder / f"{name}.svg")
-    return written
+        files |= {"pareto.svg": _svg(draw_pareto(rows)), "heatmap.svg": _svg(draw_heatmap(rows))}
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+    return [folder / name for name in files]
 
 
 def _short(row: Row) -> Row:
@@ -178,12 +179,22 @@ def _short(row: Row) -> Row:
     return {**{name: row[name] for name in kept}, **{name: row[name] for name in METRICS}}
 
 
-def _write_csv(path: Path, rows: list[Row]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: _round(v) for k, v in row.items()})
+def _csv(rows: list[Row]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: _round(v) for k, v in row.items()})
+    return text.getvalue().encode()
+
+
+def _svg(figure: Figure) -> bytes:
+    import matplotlib
+
+    image = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "imir-detect"}):  # the same figure, the same file
+        figure.savefig(image, format="svg", metadata={"Date": None})
+    return image.getvalue()
 
 
 def _round(value: Any) -> Any:
@@ -257,12 +268,10 @@ def draw_heatmap(rows: Iterable[Row]) -> Figure:
 
 def _figure(width: float, height: float) -> tuple[Figure, Any]:
     try:
-        import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImirError(
             "matplotlib is not installed", todo="pip install 'imir-detect[report]'"
         ) from error
-    matplotlib.rcParams["svg.hashsalt"] = "imir-detect"
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()

@@ -17,9 +17,10 @@ from imir_detect.benchmark.truth import bracketed_circuits, minimal_circuits
 from imir_detect.files import write_atomically
 from imir_detect.models.planted_truth import Ablation, Truth
 from imir_detect.tasks import make_task
-from imir_detect.training.loop import Recipe, describe, evaluate, train
+from imir_detect.training.loop import Recipe
 from imir_detect.training.recipes import TaskRecipe
-from imir_detect.weights.store import load_model, save_model
+from imir_detect.training.saved import train_and_save
+from imir_detect.weights.store import load_model
 from imir_detect.zoo import shipped_card, shipped_model
 
 
@@ -57,13 +58,9 @@ SHIPPED_ASKED = {"shipped-icl": "icl", "shipped-iwl": "iwl", "shipped-mixed": "i
 
 def trained_model(name: str, folder: Path) -> Any:
     """The model of that name: loaded from `folder`/name, or trained there."""
-    home = folder / name
-    if not (home / "card.json").exists():
-        task, spec, recipe = TRAINED[name].make()
-        run = train(task, spec, recipe, folder=home / "training", progress=False)
-        card = {"name": name, "task": describe(task), "measured": evaluate(run.model, task)}
-        save_model(run.model, spec, home, card)
-    return load_model(home)[0]
+    # Another worker may be training it for a case of its own.
+    train_and_save(*TRAINED[name].make(), folder / name, progress=False, wait=True, name=name)
+    return load_model(folder / name)[0]
 
 
 def trained_case(

@@ -2,10 +2,10 @@
 
 Estimation needs two pieces of evidence that share no weights. The *extended read-out* (the logits
 at a token, averaged over random contexts that do not hold its partner, all paths summed) is split
-into a part (the direct path, or one layer's heads) and all the rest. In a fresh model the two name
-the same partner by chance for one token or so; an association that training has made makes them
-agree for many. All tables are centred over tokens and over partners first: a token that is likely
-everywhere is nobody's partner. The identity is never R.
+into a part (the direct path, one layer's heads, or one layer's MLP) and all the rest. In a fresh
+model the two name the same partner by chance for one token or so; an association that training has
+made makes them agree for many. All tables are centred over tokens and over partners first: a token
+that is likely everywhere is nobody's partner. The identity is never R.
 
 Where part and rest agree for more tokens than chance allows, the tokens in question show at which
 places of the context the model answers; there each token's partner is read, and it counts when its
@@ -127,19 +127,24 @@ def _agreeing_parts(
     read_out: _ReadOut, places: Int[Tensor, " places"]
 ) -> tuple[Bool[Tensor, " tokens"], Int[Tensor, " tokens"]]:
     """Tokens for which a part of the model and all the rest of it name the same partner, and that
-    partner. Of several parts (the direct path, each layer's heads) the one that agrees for most
-    tokens; none where that is no more than chance, over all parts tried."""
+    partner. Of several parts (the direct path, each layer's heads, each MLP) the one that agrees on
+    most partners (tokens that all name one partner are a habit, no association); none where tokens
+    are no more than chance, over all parts tried."""
     whole = read_out.table(places)
-    parts = [read_out.direct, *(read_out.table(places, layer=k) for k in range(read_out.layers))]
-    best = torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)
+    parts = [
+        read_out.direct,
+        *(read_out.table(places, part=k) for k in range(len(read_out.by_part))),
+    ]
+    best, most = (torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)), 0
     for part in parts:
         rest = _centred((whole - part).fill_diagonal_(float("nan")))
         named = part.argmax(1)
         # Where a part is all there is, the rest is round-off and agrees with nothing.
         agree = (named == rest.argmax(1)) & (rest.amax(1) > ROUNDOFF * whole.amax(1).abs())
         agree &= part.amax(1) > ROUNDOFF * whole.amax(1).abs()
-        if int(agree.sum()) > int(best[0].sum()):
-            best = agree, named
+        partners = len(torch.unique(named[agree]))
+        if partners > most:
+            best, most = (agree, named), partners
     enough = _more_than_chance(best[0], tries=len(parts))
     return best[0] & enough, best[1]
 
@@ -170,17 +175,13 @@ class _ReadOut:
     - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words up to that place,
       which are no association.
     - `direct` (tokens, tokens): the direct path's share of it, centred, -inf on the diagonal.
-    - `by_layer`: the share of each layer's heads, like `logits`.
+    - `by_part`: the share of each layer's heads, then of each MLP, like `logits`.
     """
 
     asked: Int[Tensor, "n pos"]
     logits: Float[Tensor, "n pos tokens"]
     direct: Float[Tensor, "tokens tokens"]
-    by_layer: tuple[Float[Tensor, "n pos tokens"], ...]
-
-    @property
-    def layers(self) -> int:
-        return len(self.by_layer)
+    by_part: tuple[Float[Tensor, "n pos tokens"], ...]
 
     @staticmethod
     def take(probe: Probe, tokens: Int[Tensor, " tokens"], *, stream: int) -> _ReadOut:
@@ -189,7 +190,8 @@ class _ReadOut:
         length = min(probe.context, size)
         index = torch.arange(size)
         asked = distinct_tokens(n, length, index, generator=probe.generator(stream))
-        parts: list[list[Tensor]] = [[] for _ in range(weights.n_layers + 1)]
+        count = weights.n_layers + sum(m is not None for m in weights.mlps)
+        parts: list[list[Tensor]] = [[] for _ in range(count + 1)]
         factor = []
         W_U = weights.W_U[:, tokens]
         for start in range(0, n, 128):
@@ -199,22 +201,24 @@ class _ReadOut:
             where = torch.full((len(rows), size), length)
             where.scatter_(1, rows, torch.arange(length).expand_as(rows))
             shown = where[:, None] <= torch.arange(length)[:, None]
-            heads = [w.sum(1) * trace.inverse_rms[-1] for w in trace.written]
-            reads = [trace.final @ W_U + weights.b_U[tokens], *(h @ W_U for h in heads)]
+            heads = [w.sum(1) for w in trace.written]
+            mlps = [r for r, m in zip(trace.rest, weights.mlps, strict=True) if m is not None]
+            reads = [trace.final @ W_U + weights.b_U[tokens]]
+            reads += [(x * trace.inverse_rms[-1]) @ W_U for x in (*heads, *mlps)]
             for part, read in zip(parts, reads, strict=True):
                 part.append(read.masked_fill(shown, float("nan")))
             factor.append(trace.inverse_rms[-1].mean())
         direct = torch.stack(factor).mean() * weights.W_E[tokens] @ W_U
-        logits, *layers = (torch.cat(part) for part in parts)
-        return _ReadOut(asked, logits, _centred(direct), tuple(layers))
+        logits, *others = (torch.cat(part) for part in parts)
+        return _ReadOut(asked, logits, _centred(direct), tuple(others))
 
     def table(
-        self, places: Int[Tensor, " places"], *, layer: int | None = None
+        self, places: Int[Tensor, " places"], *, part: int | None = None
     ) -> Float[Tensor, "tokens tokens"]:
         """Mean read-out of each token at these places, centred; -inf on the diagonal. With
-        `layer`, the share of that layer's heads."""
+        `part`, the share of that part."""
         size = self.logits.shape[-1]
-        logits = self.logits if layer is None else self.by_layer[layer]
+        logits = self.logits if part is None else self.by_part[part]
         rows = logits[:, places].flatten(0, 1)
         asked = self.asked[:, places].flatten()
         total = torch.zeros(size, size, dtype=DTYPE).index_add_(0, asked, rows.nan_to_num(0.0))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import console, escape, settings
 from imir_detect.result import Report
 from imir_detect.zoo import SHIPPED, shipped_folder
 

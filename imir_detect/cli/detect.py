@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import Model, console, load, settings
+from imir_detect.cli.terminal import Model, Seed, console, escape, load, settings
 from imir_detect.result import Report
 from imir_detect.table import cell_text
 
@@ -19,7 +18,7 @@ def detect(
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
+    seed: Seed = 0,
     verify: Annotated[bool, typer.Option(help="Ablate the circuits found, too.")] = False,
 ) -> None:
     """Detect the circuits of one model and print the report."""

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from imir_detect.cli.terminal import Seed
+
 app = typer.Typer(help="The tasks that models are trained and measured on.")
 
 
@@ -28,7 +30,7 @@ def list_tasks(context: typer.Context) -> None:
 @app.command("show")
 def show(
     name: Annotated[str, typer.Argument(help="A task's name.", autocompletion=task_names)],
-    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Print examples, ceiling, symmetries and circuits of one task."""
     from imir_detect.tasks.show import show_task

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import Seed, console, escape, settings
 
 app = typer.Typer(help="The paper's theorems, checked on small cases.", no_args_is_help=True)
 Json = Annotated[Path | None, typer.Option(help="Write the rows as JSON.")]
-Seed = Annotated[int, typer.Option(help="Seed of all draws.")]
 
 
 @app.command()

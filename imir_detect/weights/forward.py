@@ -179,9 +179,13 @@ def post_factor(
 
 
 def mlp(
-    weights: ModelWeights, layer: int, residual: Float[Tensor, "n pos d_model"]
+    weights: ModelWeights,
+    layer: int,
+    residual: Float[Tensor, "n pos d_model"],
+    factor: Float[Tensor, "n pos 1"] | None = None,
 ) -> Float[Tensor, "n pos d_model"]:
-    """What the layer's MLP writes, given the residual that it reads; zeros without one.
+    """What the layer's MLP writes, given the residual that it reads; zeros without one. `factor`:
+    what the norm multiplies the residual by (default: what it would be for this residual).
 
     Raises UnsupportedModelError where the MLP was not read.
     """
@@ -195,4 +199,6 @@ def mlp(
             wanted="an MLP of two linear maps and a known activation",
             todo="pass the model itself, so that it can be run",
         )
-    return part(residual * inverse_rms(weights, residual, layer), weights.eps)
+    if factor is None:
+        factor = inverse_rms(weights, residual, layer)
+    return part(residual * factor, weights.eps)

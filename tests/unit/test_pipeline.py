@@ -29,7 +29,7 @@ def report(model: Any) -> Report:
         ({"context": 99}, "got context=99"),
         ({"context": "8"}, "got context='8'"),
         ({"verify": "patch"}, "no such verification; got 'patch'"),
-        ({"relation": {0: 99}}, r"cannot have; got \[\(0, 99\)\]"),
+        ({"relation": {0: 99}}, "cannot have; got 1 of 1 pairs: 0 -> 99"),
         ({"relation": {3: 3}}, "never its own partner"),
         ({"relation": torch.zeros(2, 2)}, r"does not fit the model; got shape \(2, 2\)"),
         ({"relation": torch.zeros(14)}, "whole numbers of shape"),
