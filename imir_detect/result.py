@@ -188,6 +188,7 @@ def _circuit(entry: dict[str, Any]) -> Circuit:
         coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
         note=entry["note"],
         parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
+        hops=entry.get("hops", 1),
     )
 
 

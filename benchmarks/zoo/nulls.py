@@ -90,12 +90,12 @@ def claims(bridge: Any) -> list[dict[str, Any]]:
 
 def in_context_accuracy(bridge: Any, offset: int) -> float:
     """Accuracy on random contexts with one match, at the query place that does best."""
-    from imir_detect.frame.contexts import matching_contexts
+    from imir_detect.frame.lookups import Lookup, matching_contexts
     from imir_detect.weights.run import run_logits
 
     tokens = torch.arange(bridge.cfg.d_vocab)
     contexts = matching_contexts(
-        4096, bridge.cfg.n_ctx, tokens, offset=offset, generator=_generator()
+        4096, bridge.cfg.n_ctx, tokens, Lookup(offset), generator=_generator()
     )
     logits = run_logits(bridge, contexts.tokens)[contexts.rows, contexts.query]
     right = (logits.argmax(1) == contexts.wanted).double()
@@ -122,7 +122,8 @@ def relation_accuracy(bridge: Any, pairs: list[list[int]]) -> float:
 
 def attention(bridge: Any, circuit: Any) -> float:
     """The head's own mean attention by its kind, at the query places that do best."""
-    from imir_detect.frame.contexts import distinct_tokens, matching_contexts
+    from imir_detect.frame.contexts import distinct_tokens
+    from imir_detect.frame.lookups import matching_contexts
     from imir_detect.zoo.roles import attention_patterns
 
     (layer, head), size = circuit.ends[-1], bridge.cfg.n_ctx

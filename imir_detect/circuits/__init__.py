@@ -6,18 +6,22 @@ from typing import Any
 
 import torch
 
-from imir_detect._typing import Int, Tensor
+from imir_detect._typing import HeadIndex, Int, Tensor
 from imir_detect.circuits.association import find_in_weights
 from imir_detect.circuits.attending import ATTENDS, fixed_place_circuits, matching_circuits
 from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import answering_circuit
-from imir_detect.circuits.matched import observe
+from imir_detect.circuits.matched import Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, cover
 from imir_detect.circuits.relation import Relation, directly_paired
+from imir_detect.frame.lookups import INDUCTION, Lookup
 
 HARDLY = 0.1  # share of answers that the match must add for the best quarter of the tokens
 MOST_ASKED = 128  # tokens of which it is looked which are answered: more need too many contexts
+FURTHER = (2, 3)  # offsets of skip circuits
+HOPS = (2, 3, 4)
+ENDS = ("induction", "skip")  # roles of heads that look behind a copy
 FEWEST_RARE = 4  # unnamed tokens from which fresh associations are asked of these alone
 
 
@@ -30,25 +34,42 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     asked = fresh_tokens(probe, relation)
     if relation.estimated and probe.context >= 3:
         asked = answered_tokens(probe, asked)
-    # Other offsets are worth their cost only where a head attends there.
-    further = [
-        offset
-        for offset in (2, 3)
-        if any(patterns.behind_copy(head, offset) > ATTENDS for head in probe.weights.heads)
-    ]
-    for offset in (1, *further):
-        if probe.context < offset + 2:
+    taken: set[HeadIndex] = set()
+    looked: dict[int, Matched] = {}
+    for number, lookup in enumerate(_lookups(probe, patterns), start=1):
+        # Choosing places takes more contexts than judging them, and more for every copy that has a
+        # place of its own.
+        n = 2 * probe.samples * lookup.links
+        first = observe(probe, lookup, asked, stream=20 + number, n=n)
+        circuit = answering_circuit(probe, first, asked, stream=40 + number)
+        if lookup.offset > 0 and lookup.plain:
+            looked[number] = first
+        if circuit is None or (lookup != INDUCTION and circuit.strength < ATTENDS):
             continue
-        # Choosing places takes more contexts than judging them.
-        first = observe(probe, offset, asked, stream=20 + offset, n=2 * probe.samples)
-        circuit = answering_circuit(probe, first, asked)
+        found.append(circuit)
         # A head whose circuit hardly answers may still be one that matches and copies nothing.
-        answers = circuit is not None and circuit.strength >= ATTENDS
-        taken = set(circuit.ends) if circuit is not None and answers else set()
-        found += [] if circuit is None else [circuit]
-        second = observe(probe, offset, asked, stream=30 + offset, n=probe.samples)
+        if circuit.strength >= ATTENDS:
+            taken |= set(circuit.ends)
+        if circuit.works:
+            taken |= {head for head, role in circuit.parts if role in ENDS}
+    for number, first in looked.items():
+        second = observe(probe, first.lookup, asked, stream=30 + number, n=probe.samples)
         found += matching_circuits(probe, first, second, taken)
     return tuple(sorted(found, key=lambda c: -c.strength))
+
+
+def _lookups(probe: Probe, patterns: Patterns[Any]) -> list[Lookup]:
+    """The lookups that are worth asking: other offsets where a head attends there, more hops and
+    the like where there are layers for them, and all only where the context has room."""
+    heads, depth = probe.weights.heads, probe.weights.n_layers
+    asked = [INDUCTION]
+    for offset in FURTHER:
+        if any(patterns.behind_copy(head, offset) > ATTENDS for head in heads):
+            asked.append(Lookup(offset))
+    if depth >= 2:
+        asked += [Lookup(prefix=2), Lookup(-1)]
+    asked += [Lookup(hops=hops) for hops in HOPS if depth > max(2, hops - 1)]
+    return [lookup for lookup in asked if probe.context >= lookup.least]
 
 
 def fresh_tokens(probe: Probe, relation: Relation) -> Int[Tensor, " asked"] | None:
@@ -77,12 +98,12 @@ def answered_tokens(
     tokens = probe.vocabulary if asked is None else asked
     if not probe.weights.same_vocabulary or not FEWEST_RARE <= len(tokens) <= MOST_ASKED:
         return asked
-    first = observe(probe, 1, asked, stream=50, n=4 * probe.samples)
+    first = observe(probe, INDUCTION, asked, stream=50, n=4 * probe.samples)
     cells = cover(first.answer_lift, first.contexts, probe.context)
     seen = first.within(cells)
     if len(seen.contexts) == 0:
         return asked
-    seen = observe(probe, 1, asked, stream=51, n=4 * probe.samples, cells=cells)
+    seen = observe(probe, INDUCTION, asked, stream=51, n=4 * probe.samples, cells=cells)
     query = seen.contexts.tokens[seen.contexts.rows, seen.contexts.query]
     keep = torch.ones(len(tokens), dtype=torch.bool)
     for part in (query, seen.contexts.wanted):

@@ -29,7 +29,13 @@ Kind = Literal[
     "position_sink",
 ]
 # Kinds that answer from the context, and so count for the label "icl".
-IN_CONTEXT: tuple[Kind, ...] = ("induction", "induction_long_prefix", "pointer_induction", "k_hop")
+IN_CONTEXT: tuple[Kind, ...] = (
+    "induction",
+    "induction_long_prefix",
+    "pointer_induction",
+    "k_hop",
+    "backward_retrieval",
+)
 BY_RUNNING = "strength is the share that the model, run on random contexts, gets right"
 WORKS = 0.5  # a circuit works when its strength exceeds this
 
@@ -66,6 +72,7 @@ class Circuit:
       gives the right answer; for kinds that give none, predicted mean attention. In [0, 1].
     - `parts`: what single heads do in it, (head, role), where a circuit's kind does not say; heads
       that help in another way are left out.
+    - `hops`: how many matches follow each other; more than one for `k_hop` only.
     - `note`: what the kind and the numbers do not say.
     """
 
@@ -77,6 +84,7 @@ class Circuit:
     coverage: Coverage
     note: str = field(default="", compare=False)
     parts: tuple[tuple[HeadIndex, str], ...] = field(default=(), compare=False)
+    hops: int = 1
 
     def __post_init__(self) -> None:
         ends = {n for e in self.edges for n in (e.source, e.target) if not isinstance(n, str)}

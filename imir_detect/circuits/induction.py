@@ -1,8 +1,10 @@
 """In-context circuits that answer: they put the token behind an earlier copy of the query on top.
 
 induction = shift_1 -> match (key read through that head) -> copy (Elhage et al. 2021, Olsson et
-al. 2022). Its kin are found by the same search: skip circuits (offset other than one) and pointer
-induction (the query reads where a duplicate-token head looked).
+al. 2022). Its kin are found by the same search: skip circuits (another offset), pointer induction
+(the query reads where a duplicate-token head looked), k-hop (each match is read by the next one's
+query), longer prefixes (two tokens must match), and backward retrieval (the wanted token stands
+before the copy, whose place a previous-token head has marked with it).
 """
 
 from __future__ import annotations
@@ -22,30 +24,28 @@ from imir_detect.circuits.attribution import (
     value_margins,
 )
 from imir_detect.circuits.core import Circuit, Kind
-from imir_detect.circuits.matched import Matched, competitors, coverage_of, observe
+from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of, observe
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
-from imir_detect.frame.contexts import all_cells
+from imir_detect.frame.lookups import INDUCTION, Lookup
 
 LOOKS = 0.3  # attention to the copy from which a head is said to look at it
 
 
 def answering_circuit(
-    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None
+    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None, *, stream: int
 ) -> Circuit | None:
-    """The circuit that puts the token behind the match on top, or None.
+    """The circuit that puts the wanted token of a lookup on top, or None.
 
     Places are chosen on the first contexts; heads, edges and strength come from contexts drawn
     anew at those places.
     """
-    weights = probe.weights
+    weights, lookup = probe.weights, first.lookup
     cells = cover(first.answer_lift, first.contexts, probe.context)
-    if not (cells & all_cells(probe.context, first.offset)).any():
+    if not (cells & lookup.cells(probe.context)).any():
         return None
-    seen = observe(
-        probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
-    )
-    if not _more_than_chance(seen.answer_lift):
+    seen = observe(probe, lookup, asked, stream=stream, n=probe.samples, cells=cells)
+    if len(seen.contexts) < FEWEST or not _more_than_chance(seen.answer_lift):
         return None
     chosen = _smallest_that_answers(probe, seen)
     if chosen is None:
@@ -55,29 +55,49 @@ def answering_circuit(
     by_kind: dict[Kind, float] = {"induction": 0.0, "pointer_induction": 0.0}
     feeders: dict[HeadIndex, float] = {}
     for copier, nats in copies.items():
-        split = ScoreSplit(weights, seen.trace, seen.contexts, copier, seen.target)
+        split = ScoreSplit(weights, seen.trace, seen.contexts, copier, seen.looked)
         match += split.total() * nats
         for kind, terms in _mechanism(split, seen).items():
             for feeder, term in terms.items():
                 by_kind[kind] += term * nats
                 feeders[feeder] = feeders.get(feeder, 0.0) + term * nats
     heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
-    kind = max(by_kind, key=lambda k: by_kind[k])
-    notes = [] if seen.offset == 1 else [f"offset {seen.offset}"]
-    if by_kind[kind] < match / 2:
+    how = max(by_kind, key=lambda k: by_kind[k])
+    notes = [] if lookup == INDUCTION else [str(lookup)]
+    if lookup.offset > 0 and by_kind[how] < match / 2:
         notes.append("how the match is made is not on the frame: no shift or pointer explains it")
     total = sum(copies.values())
-    unit, place = ("shift", seen.target) if kind == "induction" else ("look", seen.contexts.query)
+    unit, place = ("shift", seen.target) if how == "induction" else ("look", seen.contexts.query)
+    effects = {unit: _look(seen, feeders, place)} if lookup.offset > 0 else {}
     return Circuit(
-        kind=kind if seen.offset == 1 else "skip",
+        kind=_kind(lookup, how),
         heads=tuple(heads),
         edges=tuple(sorted(edges, key=str)),
-        effects={unit: _look(seen, feeders, place), "match": match / total, "copy": total},
+        effects={**effects, "match": match / total, "copy": total},
         strength=strength,
-        coverage=coverage_of(cells, probe.context, seen.offset),
+        coverage=coverage_of(cells, probe.context, lookup),
         note="; ".join(notes),
         parts=_parts(seen, heads, copies),
+        hops=lookup.hops,
     )
+
+
+def _kind(lookup: Lookup, how: Kind) -> Kind:
+    """What a circuit that answers a lookup is called; `how` names the mechanism of induction."""
+    if lookup.hops > 1:
+        return "k_hop"
+    if lookup.prefix > 1:
+        return "induction_long_prefix"
+    if lookup.offset < 0:
+        return "backward_retrieval"
+    return how if lookup == INDUCTION else "skip"
+
+
+def lookup_of(circuit: Circuit) -> Lookup:
+    """What a circuit that answers from the context is asked."""
+    if circuit.kind == "backward_retrieval":
+        return Lookup(-1)
+    return Lookup(hops=circuit.hops, prefix=2 if circuit.kind == "induction_long_prefix" else 1)
 
 
 def _smallest_that_answers(
@@ -117,7 +137,10 @@ def _parts(
     """The role of every head that looks where the circuit needs a look: copiers at the answer,
     others from the answer's place at the earlier copy, or from the query at it."""
     rows, query, match = seen.contexts.rows, seen.contexts.query, seen.contexts.match
-    end, feeder = ("induction", "previous_token") if seen.offset == 1 else ("skip", "offset")
+    lookup = seen.lookup
+    end, feeder = ("induction", "previous_token") if lookup.offset == 1 else ("skip", "offset")
+    if lookup.offset < 0:
+        end, feeder = "backward_retrieval", "previous_token"
     parts = []
     for layer, head in heads:
         pattern = seen.trace.attention[layer][:, head]
@@ -125,10 +148,15 @@ def _parts(
         def looks(place: Tensor, at: Tensor, pattern: Tensor = pattern) -> bool:
             return float(pattern[rows, place, at].mean()) >= LOOKS
 
+        carried = (match, seen.target) if lookup.offset < 0 else (seen.target, match)
         if (layer, head) in copiers:
-            found = end if looks(query, seen.target) else None
-        elif looks(seen.target, match):
+            found = end if looks(query, seen.looked) else None
+        elif any(looks(query, seen.reached(hop)) for hop in range(lookup.hops - 1)):
+            found = end
+        elif looks(*carried):
             found = feeder
+        elif lookup.prefix > 1 and looks(seen.target, match - 1):
+            found = "offset"
         else:
             found = "duplicate_token" if looks(query, match) else None
         parts += [] if found is None else [((layer, head), found)]
@@ -147,16 +175,38 @@ def _copiers(probe: Probe, seen: Matched, share: float) -> dict[HeadIndex, float
         node: means[node]
         for node in leading(means, SHARES[-1])
         if not isinstance(node, str)
-        and float(seen.lift[node].mean()) > (share / 2 if node in much else LOOKS)
+        and float(seen.attends[node].mean()) > (share / 2 if node in much else LOOKS)
     }
 
 
 def _edges_into(probe: Probe, seen: Matched, copier: HeadIndex, share: float) -> set[Edge]:
     """The edge to the output, and K, Q and V edges from earlier heads that bring their share."""
-    split = ScoreSplit(probe.weights, seen.trace, seen.contexts, copier, seen.target)
-    edges = composition(split, copier, share) | {Edge(copier, OUTPUT, "out")}
-    values = value_margins(probe.weights, seen.trace, seen.contexts, copier, seen.target)
-    return edges | {Edge(node, copier, "V") for node in leading(values, share) if node != EMBED}
+    last = seen.lookup.hops - 1
+    edges = _matched_by(probe, seen, copier, seen.looked, last, share)
+    values = value_margins(probe.weights, seen.trace, seen.contexts, copier, seen.looked)
+    edges |= {Edge(node, copier, "V") for node in leading(values, share) if node != EMBED}
+    return edges | {Edge(copier, OUTPUT, "out")}
+
+
+def _matched_by(
+    probe: Probe, seen: Matched, head: HeadIndex, target: Tensor, hop: int, share: float
+) -> set[Edge]:
+    """K and Q edges into a head that looks at `target`, where `hop` matches come before its own:
+    a head that its query reads, and that looks where one of these leads, is followed in turn."""
+    edges = composition(
+        ScoreSplit(probe.weights, seen.trace, seen.contexts, head, target), head, share
+    )
+    rows, query = seen.contexts.rows, seen.contexts.query
+    for source in [e.source for e in edges if e.port == "Q"]:
+        if isinstance(source, str):
+            continue
+        layer, index = source
+        for earlier in range(hop - 1, -1, -1):
+            place = seen.reached(earlier)
+            if float(seen.trace.attention[layer][rows, index, query, place].mean()) >= LOOKS:
+                edges |= _matched_by(probe, seen, source, place, earlier, share)
+                break
+    return edges
 
 
 def _mechanism(split: ScoreSplit, seen: Matched) -> dict[Kind, dict[HeadIndex, float]]:

@@ -60,16 +60,19 @@ def answers(weights: ModelWeights, trace: Trace, contexts: Contexts) -> Tensor:
 
 
 def cover(score: Float[Tensor, " n"], contexts: Contexts, length: int) -> Bool[Tensor, "pos pos"]:
-    """The (query, match) cells where a score is at least `NEAR_BEST` of what it is at its best.
+    """The (query, copy) cells where a score is at least `NEAR_BEST` of what it is at its best.
 
     Rows and columns are chosen in turn: a circuit trained on aligned blocks holds for every other
     place only. Choosing inflates the mean over what was chosen; strength is therefore measured on
     contexts drawn anew from the cells.
     """
     rows = columns = torch.ones(length, dtype=torch.bool)
+    links = contexts.links if contexts.links.numel() else contexts.match[:, None]
+    each = score.repeat_interleave(links.shape[1])
     for _ in range(3):
-        columns = near_best(score, contexts.match, rows[contexts.query], length)
-        rows = near_best(score, contexts.query, columns[contexts.match], length)
+        keep = rows[contexts.query].repeat_interleave(links.shape[1])
+        columns = near_best(each, links.reshape(-1), keep, length)
+        rows = near_best(score, contexts.query, columns[links].all(1), length)
     return rows[:, None] & columns[None, :]
 
 

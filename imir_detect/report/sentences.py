@@ -39,7 +39,8 @@ DOES = {
     "prefix_match": "{ends} attend{s} to the token behind an earlier copy of this one, but "
     "write{s} no answer.",
     "suppression": "{ends} push{es} down the logit of the token attended to.",
-    "backward_retrieval": "{ends} attend{s} to the token before an earlier copy of this one.",
+    "backward_retrieval": "When a token comes back, {ends} write{s} what stood before its earlier "
+    "copy.",
     "position_sink": "{ends} attend{s} to the first position, whatever stands there.",
 }
 ANSWERS = (*IN_CONTEXT, "skip", "in_weights")

@@ -16,12 +16,8 @@ from imir_detect.benchmark.reading import edge_effects
 from imir_detect.circuits.matched import FEWEST
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.coordinates.pathsum import Trace, sum_paths
-from imir_detect.frame.contexts import (
-    Contexts,
-    asking_contexts,
-    distinct_tokens,
-    matching_contexts,
-)
+from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_tokens
+from imir_detect.frame.lookups import Lookup, matching_contexts
 
 MOST = 64  # positions of a context
 
@@ -76,8 +72,8 @@ def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tens
         2 * probe.samples,
         probe.context,
         probe.vocabulary,
+        Lookup(question.back),
         asked=asked,
-        offset=question.back,
         generator=probe.generator(20),
     )
     trace = sum_paths(probe.weights, drawn.tokens)

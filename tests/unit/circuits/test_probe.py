@@ -5,7 +5,7 @@ import torch
 
 from imir_detect.circuits.probe import Probe, cover, near_best, wins
 from imir_detect.circuits.relation import Relation, estimate_relation, outlier, row_null
-from imir_detect.frame.contexts import matching_contexts
+from imir_detect.frame.lookups import matching_contexts
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
 
