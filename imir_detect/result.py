@@ -74,8 +74,11 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.label} ({self._chance}): {SENTENCE[self.label]}"]
         lines += [f"  {circuit.brief()}" for circuit in self.circuits] or ["  no circuit found"]
-        if self.measured:
-            lines.append("measured: " + _flat(self.measured))
+        measured = {k: v for k, v in self.measured.items() if k != "ablation"}
+        if measured:
+            lines.append("measured: " + _flat(measured))
+        for kind, found in self.measured.get("ablation", {}).items():
+            lines.append(f"measured: {kind} ablated, right answers: {_ablated(found)}")
         lines += [f"warning: {text}" for text in self.warnings]
         lines.append(f"not looked at, or only in part: {len(self.limits)} points in .limits")
         return "\n".join(lines)
@@ -193,6 +196,24 @@ class Report:
                 wanted="a file that Report.to_json wrote",
                 todo="write the report again",
             ) from error
+
+
+def _ablated(found: dict[str, Any]) -> str:
+    """Share of right answers with the model as it is, without the circuit, without others."""
+    names = (
+        ("as it is", "intact"),
+        ("heads ablated", "ablated"),
+        ("resampled", "resampled"),
+        ("as many random heads", "random"),
+    )
+    parts = []
+    for text, key in names:
+        if found.get(key) is not None:
+            around = found.get("intervals", {}).get(key)
+            span = f" [{around[0]:.2f}, {around[1]:.2f}]" if around else ""
+            parts.append(f"{text} {found[key]:.2f}{span}")
+    passes = found.get("forward_passes")
+    return ", ".join(parts) + (f" ({passes} forward passes)" if passes else "")
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> str:
