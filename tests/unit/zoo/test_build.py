@@ -18,7 +18,7 @@ from imir_detect.training.loop import Recipe
 from imir_detect.zoo import SHIPPED, core_names, shipped_folder
 from imir_detect.zoo.build import build
 from imir_detect.zoo.cards import check_model, model_folders
-from imir_detect.zoo.grid import Architecture, Entry
+from imir_detect.zoo.entry import Architecture, Entry
 
 TINY = Architecture("tiny", "training", {"n_heads": 2, "d_model": 16})
 KNOBS = {"n_blocks": 2, "n_common": 0, "n_rare": 8, "rare_frequency": 1.0}
