@@ -61,6 +61,20 @@ class UnreadableFileError(ImirError, OSError):
         return str(self.args[0])
 
 
+class UnwritableFileError(ImirError, OSError):
+    """A file cannot be written: the disk is full, the folder is not ours, a name is taken."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class BusyFolderError(ImirError, OSError):
+    """Another run is at work in this folder."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class FrameMismatchError(ImirError, ValueError):
     """Two objects that belong to different frames were mixed."""
 

@@ -10,7 +10,7 @@ from imir_detect._typing import Int
 from imir_detect.behaviour import ablation_check, task_behaviour
 from imir_detect.circuits.heads import Head
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.verdict import label_probabilities
+from imir_detect.circuits.verdict import features, label_probabilities, predicted_accuracy
 from imir_detect.coordinates.profiles import Profile
 from imir_detect.coordinates.table import Coordinate
 from imir_detect.gate import admit
@@ -57,11 +57,12 @@ def detect_circuits(
     probe = Probe(weights, question.vocabulary, question.context, seed=question.seed)
     route = deep_route if too_deep(weights, probe.context) else exact_route
     found = route(model, probe, question.relation)
+    answered = (found.circuits, found.wins, found.by_match)
     measured = task_behaviour(model, weights, question.task, seed=question.seed)
     if verify == "ablate":
         measured["ablation"] = ablation_check(model, found.probe, found.circuits, found.relation)
     return Report(
-        probabilities=label_probabilities(found.circuits),
+        probabilities=label_probabilities(*answered),
         circuits=found.circuits,
         heads=Table.of(Head, found.heads),
         coordinates=Table.of(Coordinate, found.coordinates),
@@ -69,5 +70,11 @@ def detect_circuits(
         measured=measured,
         limits=found.limits,
         warnings=warnings_of(probe, found.relation),
-        meta={**meta_of(probe, found.relation), "route": found.route},
+        meta={
+            **meta_of(probe, found.relation),
+            "route": found.route,
+            "features": features(*answered),
+            "predicted_accuracy": predicted_accuracy(*answered),
+            "latent_graph": None if found.graph is None else found.graph.to_dict(),
+        },
     )

@@ -78,24 +78,34 @@ class ModelSpec:
     def boot(self, seed: int) -> Any:
         """A freshly initialised native bridge, or a `HookedTransformer` where the library has no
         such bridge (2.x); the global random state is left alone."""
+        import random
+
+        import numpy
         import torch
         import transformer_lens
 
         bridge: Any = getattr(transformer_lens, "TransformerBridge", None)
         settings = self._settings(seed)
-        with torch.random.fork_rng(devices=[]):
-            if hasattr(bridge, "boot_native"):
-                config = transformer_lens.TransformerBridgeConfig(
-                    **settings, rotary_base=self.rotary_base, architecture="TransformerLensNative"
+        states = random.getstate(), numpy.random.get_state()  # noqa: NPY002  (2.x seeds them, too)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                if hasattr(bridge, "boot_native"):
+                    config = transformer_lens.TransformerBridgeConfig(
+                        **settings,
+                        rotary_base=self.rotary_base,
+                        architecture="TransformerLensNative",
+                    )
+                    return bridge.boot_native(config)
+                config = transformer_lens.HookedTransformerConfig(
+                    **settings,
+                    rotary_base=int(self.rotary_base),
+                    rotary_adjacent_pairs=True,
+                    default_prepend_bos=False,
                 )
-                return bridge.boot_native(config)
-            config = transformer_lens.HookedTransformerConfig(
-                **settings,
-                rotary_base=int(self.rotary_base),
-                rotary_adjacent_pairs=True,
-                default_prepend_bos=False,
-            )
-            return transformer_lens.HookedTransformer(config)
+                return transformer_lens.HookedTransformer(config)
+        finally:
+            random.setstate(states[0])
+            numpy.random.set_state(states[1])  # noqa: NPY002
 
     def _settings(self, seed: int) -> dict[str, Any]:
         """What both generations of the library call by the same names."""

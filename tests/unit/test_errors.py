@@ -3,6 +3,7 @@
 import pytest
 
 from imir_detect.errors import (
+    BusyFolderError,
     FrameMismatchError,
     ImirError,
     InvalidArgumentError,
@@ -10,6 +11,7 @@ from imir_detect.errors import (
     UnknownNameError,
     UnreadableFileError,
     UnsupportedModelError,
+    UnwritableFileError,
 )
 
 
@@ -30,6 +32,8 @@ def test_parts_left_out_leave_no_trace() -> None:
         (UnsupportedModelError, NotImplementedError),
         (UnknownNameError, KeyError),
         (UnreadableFileError, OSError),
+        (UnwritableFileError, OSError),
+        (BusyFolderError, OSError),
         (FrameMismatchError, ValueError),
     ],
 )
