@@ -40,7 +40,17 @@ NAV = (
     ),
     (
         "Behind it",
-        ("detection", "theory", "replication", "causal-graphs", "tasks", "zoo", "api", "changelog"),
+        (
+            "detection",
+            "theory",
+            "replication",
+            "causal-graphs",
+            "tasks",
+            "zoo",
+            "reproducible",
+            "api",
+            "changelog",
+        ),
     ),
     ("Benchmark", ("benchmark", "benchmark-method", "benchmark-case")),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from imir_detect.errors import ImirError, InvalidArgumentError
 from imir_detect.files import write_atomically
+from imir_detect.strict import json_text
 
 if TYPE_CHECKING:
     import pandas
@@ -85,8 +85,7 @@ class Table(Sequence[dict[str, Any]]):
     def to_json(self, path: Path | str) -> Path:
         """Write the rows as a strict JSON list of objects, atomically; returns the path."""
         path = Path(path)
-        text = json.dumps(list(self), allow_nan=False, indent=1) + "\n"
-        write_atomically(path, text.encode())
+        write_atomically(path, json_text(list(self)).encode())
         return path
 
     def __str__(self) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import console, settings, tell
+from imir_detect.cli.terminal import console, escape, settings, tell
 from imir_detect.errors import InvalidArgumentError
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, plain_table, settings, tell
+from imir_detect.cli.terminal import console, escape, plain_table, settings, tell
 from imir_detect.result import Report
 from imir_detect.table import cell_text
 from imir_detect.zoo import SHIPPED, shipped_folder

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import Model, console, load, save_rows, settings, tell
+from imir_detect.cli.terminal import Model, Seed, console, escape, load, save_rows, settings, tell
 
 
 def graph(
@@ -16,7 +15,7 @@ def graph(
     nodes: Annotated[int | None, typer.Option(help="Positions to read, from 0.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all candidate edges as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the graph as a page.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the null's draws.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Read from layer 0 which earlier position each position depends on, with a null."""
     from imir_detect.circuits.causal_graph import recover_causal_graph

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from imir_detect.cli.terminal import Json, console, plain_table, save_rows, settings
+from imir_detect.cli.terminal import Json, Seed, console, plain_table, save_rows, settings
 
 app = typer.Typer(help="The tasks that models are trained and measured on.")
 
@@ -40,7 +40,7 @@ def list_tasks(context: typer.Context, json: Json = None) -> None:
 @app.command("show")
 def show(
     name: Annotated[str, typer.Argument(help="A task's name.", autocompletion=task_names)],
-    seed: Annotated[int, typer.Option(help="Seed of the examples.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Print examples, ceiling, symmetries and circuits of one task."""
     from imir_detect.tasks.show import show_task

@@ -8,11 +8,12 @@ from textwrap import fill
 from typing import Annotated, Any
 
 import typer
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 from typer.core import TyperGroup
 
+from imir_detect.arguments import LARGEST_SEED
 from imir_detect.table import Table
 from imir_detect.zoo import SHIPPED, shipped_folder
 
@@ -29,6 +30,19 @@ class Settings:
 
 settings = Settings()
 console = Console(highlight=False)  # silent under --quiet; results then go through `print`
+
+
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of all draws.")]
+
+
+def escape(text: str) -> str:
+    """Text for the console: no markup, and what would steer the terminal shown instead.
+
+    >>> escape("[red]\\x1b[2J")
+    '\\\\[red]\\\\x1b[2J'
+    """
+    kept = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    return markup.escape("".join(kept))
 
 
 class Group(TyperGroup):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import Json, console, save_rows, settings
+from imir_detect.cli.terminal import Json, Seed, console, escape, save_rows, settings
 
 app = typer.Typer(help="The paper's theorems, checked on small cases.", no_args_is_help=True)
-Seed = Annotated[int, typer.Option(help="Seed of all draws.")]
 
 
 @app.command()
