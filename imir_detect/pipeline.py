@@ -76,7 +76,11 @@ def detect_circuits(
         measured=measured,
         limits=found.limits,
         warnings=warnings_of(probe, found.relation),
-        meta={**meta_of(probe, found.relation), "route": found.route},
+        meta={
+            **meta_of(probe, found.relation, model),
+            "route": found.route,
+            "standard_errors": found.errors,
+        },
     )
 
 

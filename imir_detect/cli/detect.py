@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -34,7 +34,11 @@ def detect(
     """Detect the circuits of one model and print the report."""
     from imir_detect.pipeline import detect_circuits
 
-    options = {"context": context, "seed": seed, "verify": "ablate" if verify else None}
+    options: dict[str, Any] = {
+        "context": context,
+        "seed": seed,
+        "verify": "ablate" if verify else None,
+    }
     if checkpoints:
         follow(model, json, html, options)
         return
