@@ -51,6 +51,7 @@ class Found:
     limits: tuple[str, ...]
     route: str
     graph: GraphInduction | None = None
+    errors: dict[str, list[float]]
 
 
 def too_deep(weights: ModelWeights, context: int) -> bool:
@@ -90,6 +91,7 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         limits=exact_limits(probe, known),
         route="all paths summed",
         graph=graph,
+        errors=_errors(patterns, probe.weights),
     )
 
 
@@ -120,7 +122,16 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         profiles=position_profiles(deep.plain),
         limits=deep_limits(sampled, deep, known),
         route="extended embeddings",
+        errors=_errors(deep.patterns(), weights),
     )
+
+
+def _errors(patterns: Patterns[Any], weights: ModelWeights) -> dict[str, list[float]]:
+    """Standard error of each head's predicted attention over the random contexts, in the order of
+    the head table."""
+    rows = [patterns.errors(head) for head in weights.heads]
+    names = ("previous_token", "duplicate_token", "induction")
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
 def _sum_residuals(weights: ModelWeights, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
