@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from imir_detect._typing import Bool, HeadIndex, Int
@@ -54,7 +55,8 @@ def ask_for_answers(
 
     Places are chosen on the first contexts; heads, edges and shares come from contexts drawn anew
     at those places: the circuit's at all that are near the best, what the whole model wins at the
-    best rows, on the lattice of their columns.
+    best rows, on the lattice of their columns. A model to which the match brings nothing guesses,
+    best where few words compete; what it wins is asked at the last place.
     """
     lookup = first.lookup
     cells = cover(first.score, first.contexts, probe.context)
@@ -64,11 +66,12 @@ def ask_for_answers(
     seen = observe(
         probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
     )
+    brings = len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
     if lookup == INDUCTION:
-        wins = _share_won(probe, first, cells, asked, fill)
+        wins = _share_won(probe, first, cells, asked, fill, guessing=not brings)
     else:
         wins = float(seen.right.mean()) if len(seen.contexts) else 0.0
-    if len(seen.contexts) < FEWEST or not _more_than_chance(seen.answer_lift):
+    if not brings:
         return Answering(None, wins, 0.0)
     by_match = min(wins, 2 * max(0.0, float(seen.answer_lift.mean())))
     return Answering(_answering_circuit(probe, seen, cells), wins, by_match)
@@ -86,11 +89,17 @@ def _share_won(
     cells: Bool[Tensor, "pos pos"],
     asked: Int[Tensor, " asked"] | None,
     fill: Int[Tensor, " fill"] | None,
+    *,
+    guessing: bool,
 ) -> float:
-    """Share of fresh questions that the whole model answers, at the best rows of these cells and on
-    the lattice of their columns."""
-    meant = lattice(cells) & first.lookup.cells(probe.context)
-    meant = best_rows(first.score, first.contexts, meant)
+    """Share of fresh questions that the whole model answers, at the best rows of these cells (at
+    the last one, where it is guessing) and on the lattice of their columns."""
+    meant = lattice(cells)
+    if guessing:
+        meant = meant.any(0) & (torch.arange(probe.context) == probe.context - 1)[:, None]
+    meant = meant & first.lookup.cells(probe.context)
+    if not guessing:
+        meant = best_rows(first.score, first.contexts, meant)
     contexts = matching_contexts(
         probe.samples,
         probe.context,
