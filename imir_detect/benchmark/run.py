@@ -36,6 +36,7 @@ from imir_detect.errors import (
     UnwritableFileError,
 )
 from imir_detect.files import hold, refuse_other, write_atomically
+from imir_detect.strict import read_json
 
 FORMAT = 2
 CLOCK = (
@@ -155,7 +156,7 @@ def _write(job: Job, row: dict[str, Any], folder: Path) -> None:
 def read_row(file: Path) -> dict[str, Any]:
     """A finished run, as it was written."""
     try:
-        row = json.loads(file.read_text(encoding="utf-8"))
+        row = read_json(file)
         budget = Budget(**{k[7:]: v for k, v in row.items() if k.startswith("budget_")})
         if Job(row["case"], row["method"], budget).key != file.stem or "status" not in row:
             raise ValueError("the row of another run")

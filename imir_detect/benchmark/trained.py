@@ -16,6 +16,7 @@ from imir_detect.benchmark.graph import PatchedModel
 from imir_detect.benchmark.truth import Bracket, bracketed_circuits, minimal_circuits
 from imir_detect.files import write_atomically
 from imir_detect.models.planted_truth import Ablation, Truth
+from imir_detect.strict import read_json
 from imir_detect.tasks import make_task
 from imir_detect.training.loop import Recipe
 from imir_detect.training.recipes import TaskRecipe
@@ -97,7 +98,7 @@ def _kept(file: Path, search: Callable[[PatchedModel], Truth], patched: PatchedM
     number = {edge: i for i, edge in enumerate(patched.edges)}
     key = [TRUTH_FORMAT, patched.weights.hash()]
     if file.exists():
-        stored = json.loads(file.read_text(encoding="utf-8"))
+        stored = read_json(file)
         if stored["key"] == key:
             found = tuple(
                 frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"]

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from imir_detect.errors import ImirError, UnreadableFileError
 from imir_detect.files import refuse_other, write_atomically
+from imir_detect.strict import parse_json
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Checkpoint:
         with readable(file):
             data = file.read_bytes()
             (size,) = struct.unpack("<Q", data[:8])
-            state = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["run"])
+            state = parse_json(parse_json(data[8 : 8 + size])["__metadata__"]["run"])
             found = cls(state.pop("identity"), state, load(data))
             if identity is not None:
                 refuse_other(file, found.identity, identity)
