@@ -31,6 +31,8 @@ NAV = (
             "reading-a-report",
             "my-checkpoint",
             "my-task",
+            "my-family",
+            "command-line",
             "idea",
             "examples",
             "faq",
@@ -41,6 +43,7 @@ NAV = (
         (
             "detection",
             "theory",
+            "replication",
             "causal-graphs",
             "tasks",
             "zoo",

@@ -75,5 +75,6 @@ def detect_circuits(
             "route": found.route,
             "features": features(*answered),
             "predicted_accuracy": predicted_accuracy(*answered),
+            "latent_graph": None if found.graph is None else found.graph.to_dict(),
         },
     )

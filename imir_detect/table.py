@@ -75,7 +75,12 @@ class Table(Sequence[dict[str, Any]]):
             raise ImirError(
                 "pandas is not installed", todo="pip install 'imir-detect[report]'"
             ) from error
-        return pandas.DataFrame(list(self), columns=list(self.columns))
+        frame = pandas.DataFrame(list(self), columns=list(self.columns))
+        for name in self.columns:  # pandas makes floats of whole numbers with gaps
+            kinds = {type(value) for value in self.column(name)}
+            if kinds == {int, type(None)}:
+                frame[name] = frame[name].astype("Int64")
+        return frame
 
     def to_json(self, path: Path | str) -> Path:
         """Write the rows as a strict JSON list of objects, atomically; returns the path."""
@@ -104,4 +109,14 @@ def cell_text(value: Any) -> str:
     """A table entry as text: two decimals, a dash for none."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return rounded(value, 2) if isinstance(value, float) else str(value)
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number to so many decimals; what rounds to zero has no sign.
+
+    >>> rounded(-0.004, 2), rounded(-0.04, 2)
+    ('0.00', '-0.04')
+    """
+    text = f"{value:.{digits}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text

@@ -2,6 +2,7 @@
 
 Everything here reads rows; nothing runs a model. Means over cases carry a 95 % percentile bootstrap
 over cases. Runs that were declined or failed are counted beside the mean, never dropped silently.
+Negative controls have a table of their own (`imir_detect.benchmark.meaning`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from imir_detect.benchmark.cases import GRANULARITIES
+from imir_detect.benchmark.meaning import calibration, controls
 from imir_detect.benchmark.metrics import DRAWS
 from imir_detect.benchmark.run import METRICS, read_row
 from imir_detect.errors import ImirError
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 SHOWN = ("auc", "auc_stair", "ap", "precision", "shd", "faithfulness", "kl", "cpr", "cmd")
-COST = ("forwards", "backwards", "seconds")
+COST = ("forwards", "backwards", "seconds", "cpu_seconds")
 
 
 def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
@@ -78,6 +81,8 @@ def leaderboard(rows: Iterable[Row]) -> list[Row]:
     `declined`, `failed` runs, and for every metric its mean, `_low` and `_high`."""
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
+        if row["source"] == "control":
+            continue
         for source in (row["source"] or "unknown", "all"):
             for ablation in (row["ablation"], "all"):
                 key = (source, row["granularity"], ablation, row["method"])
@@ -114,17 +119,17 @@ def leaderboard(rows: Iterable[Row]) -> list[Row]:
 
 
 def pareto(rows: Iterable[Row]) -> list[Row]:
-    """Accuracy against cost, one row a method: mean AUC, median seconds, and whether no other
-    method is both better and cheaper. Edges only; floor and ceiling left out."""
+    """Accuracy against cost, one row a method: mean AUC, median seconds (of processor time), and
+    whether no other method is both better and cheaper. Edges only; floor and ceiling left out."""
     by_method: dict[str, list[Row]] = {}
     for row in rows:
-        if row["status"] == "ok" and row["granularity"] == "edge":
+        if row["auc"] is not None and row["granularity"] == "edge":
             by_method.setdefault(row["method"], []).append(row)
     points = [
         {
             "method": method,
             "auc": float(np.mean([row["auc"] for row in members])),
-            "seconds": float(np.median([row["seconds"] for row in members])),
+            "seconds": float(np.median([row["cpu_seconds"] for row in members])),
             "passes": float(np.median([row["forwards"] + row["backwards"] for row in members])),
         }
         for method, members in by_method.items()
@@ -143,7 +148,7 @@ def pareto(rows: Iterable[Row]) -> list[Row]:
 def heatmap(rows: Iterable[Row]) -> tuple[list[str], list[str], list[list[float | None]]]:
     """Cases, methods, and the AUC of each pair (None where it was not scored)."""
     rows = list(rows)
-    cases = list(dict.fromkeys(row["case"] for row in rows if row["status"] == "ok"))
+    cases = list(dict.fromkeys(row["case"] for row in rows if row["auc"] is not None))
     methods = [entry["method"] for entry in _overall(rows)]
     cells = {(row["case"], row["method"]): row["auc"] for row in rows}
     return cases, methods, [[cells.get((case, m)) for m in methods] for case in cases]
@@ -161,10 +166,13 @@ def _overall(rows: list[Row]) -> list[Row]:
 
 
 def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> list[Path]:
-    """leaderboard.csv, leaderboard.md, cases.csv, and with `figures` pareto.svg, heatmap.svg."""
+    """leaderboard.csv, leaderboard.md, cases.csv, controls.csv, calibration.csv, and with `figures`
+    pareto.svg, heatmap.svg."""
     files = {
         "leaderboard.csv": _csv(leaderboard(rows)),
         "cases.csv": _csv([_short(row) for row in rows]),
+        "controls.csv": _csv(controls(rows)),
+        "calibration.csv": _csv(calibration(rows)),
         "leaderboard.md": markdown(rows).encode(),
     }
     if figures:
@@ -202,10 +210,11 @@ def _round(value: Any) -> Any:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The leaderboard as text: one table for each group of cases and granularity."""
+    """The leaderboard as text: one table for each group of cases and granularity, then what scores
+    mean from model to model."""
     lines: list[str] = []
     table = leaderboard(rows)
-    for granularity in ("edge", "head"):
+    for granularity in GRANULARITIES:
         for source in ("planted", "trained", "all"):
             chosen = [r for r in table if r["cases"] == source and r["granularity"] == granularity]
             if not chosen:
@@ -213,6 +222,10 @@ def markdown(rows: Sequence[Row]) -> str:
             lines += [f"### {granularity}s, {source} cases", ""]
             lines += _auc_table(chosen)
             lines += [""]
+    told = [row for row in controls(rows) if row["kind"] == "all"]
+    for title, found in (("negative controls", told), ("calibration", calibration(rows))):
+        if found:
+            lines += [f"### {title}", "", *_plain_table(found), ""]
     return "\n".join(lines)
 
 
@@ -221,7 +234,7 @@ def _auc_table(chosen: list[Row]) -> list[str]:
     methods = [r["method"] for r in chosen if r["ablation"] == "all"]
     kinds = [a for a in ("zero", "mean", "resample") if any(r["ablation"] == a for r in chosen)]
     head = ["method", "ROC AUC", *(f"AUC, {kind}" for kind in kinds), "AP", "SHD"]
-    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "seconds", "cases"]
+    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "CPU seconds", "cases"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for method in methods:
         r = by[(method, "all")]
@@ -230,7 +243,15 @@ def _auc_table(chosen: list[Row]) -> list[str]:
         cells = [method, _band(r, "auc")]
         cells += [_band(by[(method, k)], "auc") if (method, k) in by else "-" for k in kinds]
         cells += [f"{r[name]:.2f}" for name in ("ap", "shd", "faithfulness", "kl", "cpr", "cmd")]
-        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['seconds']:.3g}", counts]
+        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['cpu_seconds']:.3g}", counts]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _plain_table(rows: list[Row]) -> list[str]:
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    for row in rows:
+        cells = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -250,7 +271,7 @@ def draw_pareto(rows: Iterable[Row]) -> Figure:
         axes.annotate(point["method"], (point["seconds"], point["auc"]), fontsize=7)
     front = [point for point in points if point["front"]]
     axes.plot([p["seconds"] for p in front], [p["auc"] for p in front], "-", color="C0", lw=0.8)
-    axes.set(xscale="log", xlabel="median seconds a case", ylabel="mean ROC AUC of edges")
+    axes.set(xscale="log", xlabel="median processor seconds a case", ylabel="mean ROC AUC of edges")
     return figure
 
 

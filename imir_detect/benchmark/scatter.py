@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from imir_detect.errors import ImirError
+from imir_detect.progress import bar
 
 Job = TypeVar("Job")
 
@@ -33,9 +34,7 @@ def scatter(
     With one worker everything runs in this process, and dies with it.
     """
     if workers == 1 and backend == "loky":
-        from tqdm.auto import tqdm
-
-        for group in tqdm(groups, disable=not progress, desc="cases"):
+        for group in bar(groups, what="cases", show=progress):
             work(group)
         return
     from joblib.externals.loky.process_executor import TerminatedWorkerError

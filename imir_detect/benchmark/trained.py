@@ -13,7 +13,7 @@ from typing import Any
 
 from imir_detect.benchmark.cases import Case, Granularity, Question, searched_case
 from imir_detect.benchmark.graph import PatchedModel
-from imir_detect.benchmark.truth import bracketed_circuits, minimal_circuits
+from imir_detect.benchmark.truth import Bracket, bracketed_circuits, minimal_circuits
 from imir_detect.files import write_atomically
 from imir_detect.models.planted_truth import Ablation, Truth
 from imir_detect.tasks import make_task
@@ -52,7 +52,7 @@ TRAINED: dict[str, TaskRecipe] = {
     "iwl-directed": _recall("iwl", 49, norm=None, directed=True),
     "iwl-wide": _recall("iwl", 50, norm=None, width=96, n_blocks=4),
 }
-TRUTH_FORMAT = 1
+TRUTH_FORMAT = 2
 SHIPPED_ASKED = {"shipped-icl": "icl", "shipped-iwl": "iwl", "shipped-mixed": "icl"}
 
 
@@ -99,12 +99,17 @@ def _kept(file: Path, search: Callable[[PatchedModel], Truth], patched: PatchedM
     if file.exists():
         stored = json.loads(file.read_text(encoding="utf-8"))
         if stored["key"] == key:
-            return Truth(
-                tuple(frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"])
+            found = tuple(
+                frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"]
             )
+            if stored["alone"] is None:
+                return Truth(found)
+            return Bracket(found, alone=frozenset(patched.edges[i] for i in stored["alone"]))
     truth = search(patched)
     circuits = [sorted(number[edge] for edge in circuit) for circuit in truth.circuits]
-    write_atomically(file, json.dumps({"key": key, "edges": circuits}).encode())
+    alone = sorted(number[e] for e in truth.alone) if isinstance(truth, Bracket) else None
+    stored = {"key": key, "edges": circuits, "alone": alone}
+    write_atomically(file, json.dumps(stored).encode())
     return truth
 
 

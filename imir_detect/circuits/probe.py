@@ -17,6 +17,7 @@ from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.model import ModelWeights
 
 SAMPLES = 256  # contexts of one question
+SINGLE = torch.finfo(torch.float32).eps  # how finely models' weights are stored
 HARDLY_SEEN = 5  # contexts of a place, below which its mean is no evidence
 BEST = 0.95  # rows count as the best from this share of the best one
 ON_STRIDE = 0.8  # share of the columns kept that must lie on one stride
@@ -44,16 +45,23 @@ def at_query(values: Float[Tensor, "n pos ..."], contexts: Contexts) -> Tensor:
     return values[contexts.rows, contexts.query]
 
 
+def resolution(weights: ModelWeights, final: Float[Tensor, "... d_model"]) -> Tensor:
+    """Nats (...) up to which logits read from `final` are round-off of single-precision weights:
+    eps |x| |u|, u the longest column of the unembedding."""
+    return SINGLE * final.norm(dim=-1) * weights.W_U.norm(dim=0).max()
+
+
 def wins(weights: ModelWeights, final: Float[Tensor, "n d_model"], wanted: Tensor) -> Tensor:
-    """Whether the wanted token's logit beats every other one; a tie loses. (n,), 0.0 or 1.0."""
+    """Whether the wanted token's logit beats every other one by more than round-off; a tie loses.
+    (n,), 0.0 or 1.0."""
+    floor = resolution(weights, final)
     result = []
     for start in range(0, len(final), 256):
         rows, tokens = final[start : start + 256], wanted[start : start + 256]
         logits = rows @ weights.W_U + weights.b_U
         own = logits.gather(1, tokens[:, None])
         others = logits.scatter(1, tokens[:, None], float("-inf")).max(1, keepdim=True).values
-        margin = (own - others)[:, 0]
-        result.append(margin > 1e-9 * logits.abs().amax(1).clamp(min=1e-9))
+        result.append((own - others)[:, 0] > floor[start : start + 256])
     return torch.cat(result).double()
 
 

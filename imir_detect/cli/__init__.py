@@ -18,6 +18,7 @@ from rich.console import Console
 from imir_detect.cli import bench, compare, demo, detect, graph, support, tasks, theory, train, zoo
 from imir_detect.cli.terminal import Group, console, escape, settings
 from imir_detect.errors import ImirError
+from imir_detect.progress import silence
 
 __all__ = ["app", "main"]
 
@@ -48,6 +49,7 @@ def _settings(
 ) -> None:
     settings.debug = debug
     settings.quiet = console.quiet = quiet
+    silence(quiet)
 
 
 def main() -> None:

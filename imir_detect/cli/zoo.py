@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, escape, settings
+from imir_detect.cli.terminal import Json, console, escape, plain_table, save_rows, settings
 from imir_detect.errors import ImirError
 from imir_detect.weights.native import ModelSpec
 from imir_detect.zoo import HOME
@@ -30,17 +29,16 @@ class SplitName(str, Enum):
 
 
 @app.command("list")
-def list_models(folder: Folder = HOME) -> None:
+def list_models(folder: Folder = HOME, json: Json = None) -> None:
     """List the models: label, measured accuracies, task and architecture."""
     from imir_detect.weights.store import read_card
     from imir_detect.zoo.cards import model_folders
 
-    table = RichTable()
-    table.add_column("model", overflow="fold")
-    for name in ("label", "ICL", "IWL", "task", "architecture"):
-        table.add_column(name, no_wrap=True)
+    table = plain_table("model", "label", "ICL", "IWL", "task", "architecture")
+    cards = []
     for home in model_folders(folder):
         card = read_card(home)
+        cards.append({"model": home.name, "label": card.get("label"), **card.get("measured", {})})
         if settings.quiet:
             print(home.name)
         measured = card.get("measured", {})
@@ -48,6 +46,8 @@ def list_models(folder: Folder = HOME) -> None:
         words = (home.name, card.get("label", "-"), *accuracies, card.get("task", NO_TASK)["name"])
         table.add_row(*map(escape, words), escape(_shape(card["spec"])))
     console.print(table)
+    columns = {name: None for row in cards for name in row}
+    save_rows([{**columns, **row} for row in cards], json, "models")
 
 
 @app.command("show")

@@ -38,7 +38,13 @@ OUTPUT: Literal["output"] = "output"
 
 
 class Edge(NamedTuple):
-    """What `source` writes, read by `target` at a port: a head's "Q", "K" or "V", or "out"."""
+    """What `source` writes, read by `target` at a `port`: a head's "Q", "K" or "V", or "out".
+
+    A head is (layer, head); "embed" and "output" are the two ends of the graph.
+
+    >>> print(Edge((0, 1), (1, 0), "K"))
+    L0H1 -K-> L1H0
+    """
 
     source: Node
     target: Node

@@ -47,7 +47,10 @@ REGISTRY: dict[str, type[Any]] = {
 
 
 def make_task(name: str, **knobs: Any) -> Task:
-    """The task registered under `name`, with the given knobs.
+    """The task registered under `name`, with the given `knobs`; `imir-detect tasks` lists them.
+
+    Raises UnknownNameError for another name, InvalidArgumentError for knobs that do not fit each
+    other.
 
     >>> make_task("recall", n_blocks=4).length
     9

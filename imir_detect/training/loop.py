@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tqdm.auto import tqdm
 
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.files import hold
+from imir_detect.progress import bar
 from imir_detect.tasks.base import Task, measure
 from imir_detect.training.checkpoint import Checkpoint, readable
 from imir_detect.weights.native import ModelSpec
@@ -117,7 +117,8 @@ def _train(
 
     reached = _reached(history, recipe)
     steps = range(start, start if reached else recipe.steps)
-    for step in tqdm(steps, initial=start, total=recipe.steps, disable=not progress, leave=False):
+    shown = bar(steps, what="training", initial=start, total=recipe.steps, show=progress)
+    for step in shown:
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate_at(step)
         loss = _step(bridge, task, recipe.batch, optimiser, generator)

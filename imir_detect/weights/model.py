@@ -89,6 +89,11 @@ class ModelWeights:
 
     Raises InvalidWeightsError where shapes do not fit, a dtype is not float64, or an entry is not
     finite.
+
+    >>> from imir_detect import read_weights, shipped_model
+    >>> weights = read_weights(shipped_model("icl"))
+    >>> weights.n_layers, weights.n_heads, weights.d_model, weights.vocab_size
+    (2, 2, 48, 64)
     """
 
     W_E: Float[Tensor, "vocab d_model"]
@@ -127,30 +132,37 @@ class ModelWeights:
 
     @property
     def n_layers(self) -> int:
+        """Number of layers."""
         return self.W_Q.shape[0]
 
     @property
     def n_heads(self) -> int:
+        """Query heads a layer."""
         return self.W_Q.shape[1]
 
     @property
     def d_model(self) -> int:
+        """Width of the residual stream."""
         return self.W_E.shape[1]
 
     @property
     def d_head(self) -> int:
+        """Width of a head."""
         return self.W_Q.shape[3]
 
     @property
     def vocab_size(self) -> int:
+        """Number of input tokens."""
         return self.W_E.shape[0]
 
     @property
     def vocab_out(self) -> int:
+        """Number of output tokens."""
         return self.W_U.shape[1]
 
     @property
     def n_ctx(self) -> int:
+        """Number of positions; 0 where nothing bounds them."""
         rows = len(self.W_pos)
         return min(rows, self.context) if rows and self.context else rows or self.context
 
@@ -172,6 +184,7 @@ class ModelWeights:
 
     @property
     def has_mlp(self) -> bool:
+        """Whether any layer has an MLP, read or not."""
         return any(mlp is not None for mlp in self.mlps)
 
     @property

@@ -27,6 +27,10 @@ def read_weights(model: Any) -> ModelWeights:
     that the reading predicts from the model's own residual must be the model's. It is not changed.
 
     Raises UnsupportedModelError naming the feature, and InvalidWeightsError naming the parameters.
+
+    >>> from imir_detect import read_weights, shipped_model
+    >>> read_weights(shipped_model("icl")).W_Q.shape  # (layer, head, d_model, d_head)
+    torch.Size([2, 2, 48, 32])
     """
     if isinstance(model, ModelWeights):
         return model

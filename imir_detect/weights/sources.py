@@ -21,7 +21,7 @@ SIZES = {  # what Hugging Face configurations call them
 STATE_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".pkl", ".ckpt")
 
 
-def open_model(source: str | Path) -> Any:
+def open_model(source: str | Path, *, revision: str | None = None) -> Any:
     """A model that TransformerLens runs, from the first of these that `source` is:
 
     - a folder that `save_model` wrote (`card.json`);
@@ -31,7 +31,13 @@ def open_model(source: str | Path) -> Any:
     - a GGUF file (with the extra `gguf`);
     - a name on the Hugging Face hub, where there is a network.
 
+    `revision`: branch, tag or commit of a name on the hub.
+
     Nothing stored in a file is run. Raises UnreadableFileError in one line for anything else.
+
+    >>> from imir_detect.zoo import shipped_folder
+    >>> open_model(shipped_folder("icl")).cfg.n_layers
+    2
     """
     if not isinstance(source, str | Path) or "\0" in str(source):
         raise InvalidArgumentError(
@@ -61,7 +67,7 @@ def open_model(source: str | Path) -> Any:
             wanted=f".gguf or one of {', '.join(STATE_SUFFIXES)}",
             todo="give a model's folder or file",
         )
-    return _from_hub(str(source), local=False)
+    return _from_hub(str(source), local=False, revision=revision)
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -120,11 +126,12 @@ def _from_gguf(path: Path) -> Any:
     return _wrapped(str(path.parent), gguf_file=path.name)
 
 
-def _from_hub(name: str, *, local: bool) -> Any:
-    return _wrapped(name, local_files_only=local or not _hub_answers())
+def _from_hub(name: str, *, local: bool, revision: str | None = None) -> Any:
+    where = {} if revision is None else {"revision": revision}
+    return _wrapped(name, local_files_only=local or not hub_answers(), **where)
 
 
-def _hub_answers() -> bool:
+def hub_answers() -> bool:
     """Whether the hub can be reached at all; its client would try for half a minute."""
     from huggingface_hub.constants import ENDPOINT, HF_HUB_OFFLINE
 

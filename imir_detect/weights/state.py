@@ -76,6 +76,11 @@ def model_from_state_dict(
     Returns a native bridge, or a `HookedTransformer` where the library has no such bridge. Raises
     InvalidArgumentError for a configuration that lacks something, InvalidWeightsError for tensors
     that do not fit it.
+
+    >>> from imir_detect import shipped_card, shipped_model
+    >>> state = shipped_model("icl").state_dict()
+    >>> model_from_state_dict(state, shipped_card("icl")["spec"]).cfg.n_heads
+    2
     """
     problems: list[ImirError] = []
     spec = None

@@ -71,10 +71,21 @@ def save_model(
     folder: Path | str,
     card: dict[str, Any] | None = None,
 ) -> Path:
-    """Save a native model and its card. Returns the folder.
+    """Save a native model as safetensors with a card in JSON; returns the folder.
 
-    The card is what the caller knows of the model (task, recipe, behaviour measured); the
-    specification, a format number and the sha256 of the weights file are added.
+    - bridge: the model, a native `TransformerBridge`; spec: the `ModelSpec` that it was made from.
+    - folder: is made where it is not there; each file is replaced as a whole.
+    - card: what the caller knows of the model (task, recipe, behaviour measured), JSON types only;
+      the specification, a format number and the sha256 of the weights file are added.
+
+    Raises ValueError for a card with a number that is not finite.
+
+    >>> from tempfile import mkdtemp
+    >>> from imir_detect.weights.native import ModelSpec
+    >>> spec = ModelSpec(d_vocab=8, n_ctx=4, n_layers=1, n_heads=1, d_model=8)
+    >>> folder = save_model(spec.boot(seed=0), spec, mkdtemp(), {"label": "none"})
+    >>> sorted(file.name for file in folder.iterdir())
+    ['card.json', 'model.safetensors']
     """
     folder = Path(folder)
     tensors = {k: p.detach().cpu().contiguous() for k, p in sorted(parameters(bridge).items())}
@@ -114,7 +125,15 @@ def read_card(folder: Path | str) -> dict[str, Any]:
 
 
 def load_model(folder: Path | str) -> tuple[Any, dict[str, Any]]:
-    """A saved model and its card. Refuses a weights file that is not the card's."""
+    """A saved model and its card, from the folder that `save_model` wrote.
+
+    Raises UnreadableFileError where the card or the weights are not there or cannot be read, and
+    where the weights are not those that the card describes.
+
+    >>> from imir_detect.zoo import shipped_folder
+    >>> load_model(shipped_folder("icl"))[1]["label"]
+    'icl'
+    """
     folder = Path(folder)
     card = read_card(folder)
     path = folder / WEIGHTS_FILE

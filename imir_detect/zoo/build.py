@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from imir_detect.files import hold
+from imir_detect.progress import bar
 from imir_detect.tasks import Task
 from imir_detect.training.behaviour import measured_label
 from imir_detect.training.loop import describe, evaluate
@@ -37,6 +38,7 @@ def build(
         stacks: dict[Any, list[Entry]] = {}
         for entry in entries:
             stacks.setdefault(entry.stack, []).append(entry)
+        shown = bar(what="models", total=sum(map(len, stacks.values())))
         for key, group in stacks.items():
             digest = hashlib.sha256(repr(key).encode()).hexdigest()[:12]
             file = folder / f".stack-{digest}.safetensors"
@@ -44,17 +46,22 @@ def build(
             missing = [e for e in group if not _stored(e, folder) and e.name not in begun]
             for members in ([e for e in group if e.name in begun], missing):
                 if members:
-                    _train(members, folder, file, tell)
+                    _train(members, folder, file, tell, shown)
+        shown.close()
 
 
-def _train(members: list[Entry], folder: Path, file: Path, tell: Callable[[str], None]) -> None:
+def _train(
+    members: list[Entry], folder: Path, file: Path, tell: Callable[[str], None], shown: Any
+) -> None:
     by_name = {entry.name: entry for entry in members}
     spec = members[0].make()[1]
     for done in train_stack([entry.member() for entry in members], spec, file=file):
         entry = by_name[done.member.name]
         if not _stored(entry, folder):
             card = store(entry, spec, done, folder)
+            shown.clear()  # the line that follows would stand behind the bar
             tell(f"{card['name']}: {card['label']} {card['measured']} {card['steps']:.0f}")
+            shown.update()
 
 
 def _stored(entry: Entry, folder: Path) -> bool:
