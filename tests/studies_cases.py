@@ -38,7 +38,8 @@ def run(case: str, method: str, auc: float | None, seconds: float = 1.0) -> dict
     row = dict.fromkeys(METRICS, 0.5 if auc is not None else None)
     return {
         **row, "case": case, "model": model, "ablation": ablation, "granularity": granularity,
-        "source": "planted", "method": method, "auc": auc, "seconds": seconds, "cpu_seconds": seconds,
+        "source": "planted", "method": method, "auc": auc,
+        "seconds": seconds, "cpu_seconds": seconds,
         "forwards": 3, "backwards": 0, "status": "declined" if auc is None else "ok",
         "reason": "too large for it" if auc is None else "",
     }  # fmt: skip
