@@ -12,6 +12,7 @@ from imir_detect.circuits import find_circuits
 from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.deep import CONTEXTS, Deep, deep_circuits
 from imir_detect.circuits.deep_relation import extended_relation
+from imir_detect.circuits.graph_induction import GraphInduction, graph_induction, merged
 from imir_detect.circuits.heads import Head, head_table
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import SAMPLES, Probe
@@ -34,17 +35,23 @@ MOST_WRITTEN = 100_000_000
 
 @dataclass(frozen=True)
 class Found:
-    """What a route found, what it did not look at, and the probe that it used in the end."""
+    """What a route found, what it did not look at, and the probe that it used in the end.
+
+    `wins` and `by_match`: what the whole model answers (`Findings`); None where strengths say it.
+    """
 
     probe: Probe
     relation: Relation
     circuits: tuple[Circuit, ...]
+    wins: dict[str, float] | None
+    by_match: float | None
     heads: tuple[Head, ...]
     coordinates: tuple[Coordinate, ...]
     profiles: tuple[Profile, ...]
     limits: tuple[str, ...]
     route: str
     errors: dict[str, list[float]]
+    graph: GraphInduction | None = None
 
 
 def too_deep(weights: ModelWeights, context: int) -> bool:
@@ -63,11 +70,15 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     """All paths summed on random contexts."""
     known = relation or estimate_relation(probe)
     patterns = Patterns.take(probe)
-    circuits = find_circuits(probe, known, patterns)
+    found = find_circuits(probe, known, patterns)
+    graph = graph_induction(probe)
+    circuits = merged(found.circuits, graph)
     return Found(
         probe=probe,
         relation=known,
         circuits=circuits,
+        wins=found.wins,
+        by_match=found.by_match,
         heads=head_table(probe, patterns, known, circuits),
         coordinates=coordinate_table(
             probe.weights,
@@ -80,6 +91,7 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         limits=exact_limits(probe, known),
         route="all paths summed",
         errors=_errors(patterns, probe.weights),
+        graph=graph,
     )
 
 
@@ -101,6 +113,8 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         probe=sampled,
         relation=known,
         circuits=circuits,
+        wins=None,
+        by_match=None,
         heads=head_table(sampled, deep.patterns(), known, circuits, extended),
         coordinates=deep_table(
             weights, extended, deep.plain, relation=known.partner, seed=probe.seed

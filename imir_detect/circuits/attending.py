@@ -85,8 +85,13 @@ def _at_copy(
     probe: Probe, seen: Matched, head: HeadIndex, cells: Bool[Tensor, "pos pos"]
 ) -> Circuit:
     edges, effects = _edges_into(probe.weights, seen, head, seen.contexts.match)
-    strength = float(seen.same[head].mean())
-    return _circuit("duplicate_token", edges, effects, strength, cells, seen.lookup, "")
+    # The query's own place matches as well as the copy does: what stays there is no failure.
+    layer, index = head
+    query = seen.contexts.query
+    own = seen.trace.attention[layer][seen.contexts.rows, index, query, query]
+    strength = float((seen.same[head] / (1 - own).clamp(min=1e-9)).clamp(max=1).mean())
+    note = "of the attention that leaves the query's own place"
+    return _circuit("duplicate_token", edges, effects, max(0.0, strength), cells, seen.lookup, note)
 
 
 def _edges_into(

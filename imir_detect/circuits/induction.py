@@ -9,11 +9,12 @@ before the copy, whose place a previous-token head has marked with it).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from imir_detect._typing import HeadIndex, Int
+from imir_detect._typing import Bool, HeadIndex, Int
 from imir_detect.circuits.attribution import (
     ENOUGH,
     SHARES,
@@ -25,28 +26,89 @@ from imir_detect.circuits.attribution import (
 )
 from imir_detect.circuits.core import Circuit, Kind
 from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of, observe
-from imir_detect.circuits.probe import Probe, answers, cover
-from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
-from imir_detect.frame.lookups import INDUCTION, Lookup
+from imir_detect.circuits.probe import Probe, answers, best_rows, cover, lattice
+from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges, sum_paths
+from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
 LOOKS = 0.3  # attention to the copy from which a head is said to look at it
 
 
-def answering_circuit(
-    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None, *, stream: int
-) -> Circuit | None:
-    """The circuit that puts the wanted token of a lookup on top, or None.
+@dataclass(frozen=True)
+class Answering:
+    """What comes of asking for the wanted token of a lookup.
 
-    Places are chosen on the first contexts; heads, edges and strength come from contexts drawn
-    anew at those places.
+    - `circuit`: by which it comes, or None.
+    - `wins`: share of the questions that the whole model answers, all contributions summed, at the
+      places that count; guesses at words of the context win some, too. `by_match`: the share that
+      the match accounts for. Both in [0, 1].
     """
-    weights, lookup = probe.weights, first.lookup
-    cells = cover(first.answer_lift, first.contexts, probe.context)
-    if not (cells & lookup.cells(probe.context)).any():
-        return None
-    seen = observe(probe, lookup, asked, stream=stream, n=probe.samples, cells=cells)
+
+    circuit: Circuit | None
+    wins: float
+    by_match: float
+
+
+def ask_for_answers(
+    probe: Probe,
+    first: Matched,
+    asked: Int[Tensor, " asked"] | None,
+    fill: Int[Tensor, " fill"] | None = None,
+    *,
+    stream: int,
+) -> Answering:
+    """Where, how often and by which circuit the wanted token of a lookup comes out on top.
+
+    Places are chosen on the first contexts; heads, edges and shares come from contexts drawn anew
+    at those places: the circuit's at all that are near the best, what the whole model wins at the
+    best rows, on the lattice of their columns.
+    """
+    lookup = first.lookup
+    cells = cover(first.score, first.contexts, probe.context)
+    cells &= lookup.cells(probe.context)
+    if not cells.any():
+        return Answering(None, 0.0, 0.0)
+    seen = observe(
+        probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
+    )
+    if lookup == INDUCTION:
+        wins = _share_won(probe, first, cells, asked, fill)
+    else:
+        wins = float(seen.right.mean()) if len(seen.contexts) else 0.0
     if len(seen.contexts) < FEWEST or not _more_than_chance(seen.answer_lift):
-        return None
+        return Answering(None, wins, 0.0)
+    by_match = min(wins, 2 * max(0.0, float(seen.answer_lift.mean())))
+    return Answering(_answering_circuit(probe, seen, cells), wins, by_match)
+
+
+def _share_won(
+    probe: Probe,
+    first: Matched,
+    cells: Bool[Tensor, "pos pos"],
+    asked: Int[Tensor, " asked"] | None,
+    fill: Int[Tensor, " fill"] | None,
+) -> float:
+    """Share of fresh questions that the whole model answers, at the best rows of these cells and on
+    the lattice of their columns."""
+    meant = lattice(cells) & first.lookup.cells(probe.context)
+    meant = best_rows(first.score, first.contexts, meant)
+    contexts = matching_contexts(
+        probe.samples,
+        probe.context,
+        probe.vocabulary if fill is None else fill,
+        first.lookup,
+        asked=asked,
+        cells=meant if meant.any() else cells,
+        generator=probe.generator(61),
+    )
+    trace = sum_paths(probe.weights, contexts.tokens)
+    return float(answers(probe.weights, trace, contexts).mean())
+
+
+def _answering_circuit(
+    probe: Probe, seen: Matched, cells: Bool[Tensor, "pos pos"]
+) -> Circuit | None:
+    """The circuit that puts the wanted token on top, or None."""
+    weights, lookup = probe.weights, seen.lookup
     chosen = _smallest_that_answers(probe, seen)
     if chosen is None:
         return None
@@ -103,17 +165,11 @@ def lookup_of(circuit: Circuit) -> Lookup:
 def _smallest_that_answers(
     probe: Probe, seen: Matched
 ) -> tuple[dict[HeadIndex, float], set[Edge], float] | None:
-    """Copiers with their nats, edges, and strength: of the first of `SHARES` by which the circuit
+    """Copiers with their nats, edges, and strength: of the first candidate by which the circuit
     alone answers nearly as often as the whole model, else of the one that answers most often."""
     weights, best = probe.weights, None
-    full = float(answers(weights, seen.trace, seen.contexts).mean())
-    for share in SHARES:
-        copies = _copiers(probe, seen, share)
-        if not copies:
-            continue
-        edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
-        heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
-        edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+    full = float(seen.right.mean())
+    for copies, edges in _candidates(probe, seen):
         trace = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
         alone = float(answers(weights, trace, seen.contexts).mean())
         if best is None or alone > best[2]:
@@ -124,6 +180,20 @@ def _smallest_that_answers(
     # are not the circuit's: what the match adds must be half of them.
     due = 2 * max(0.0, float(seen.answer_lift.mean()))
     return None if best is None else (best[0], best[1], min(best[2], full, due))
+
+
+def _candidates(probe: Probe, seen: Matched) -> Iterator[tuple[dict[HeadIndex, float], set[Edge]]]:
+    """Copiers and edges, the smallest circuit first: of each of `SHARES`, what the copiers read,
+    then all that the circuit's heads read of its earlier ones (feeders have feeders, too)."""
+    for share in SHARES:
+        copies = _copiers(probe, seen, share)
+        if copies:
+            edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
+            heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
+            edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+            yield copies, edges
+            within = [(a, b) for a in heads for b in heads if a[0] < b[0]]
+            yield copies, edges | {Edge(a, b, port) for a, b in within for port in PORTS}
 
 
 def _more_than_chance(lift: Tensor) -> bool:

@@ -24,15 +24,17 @@ FEWEST = 8  # contexts below which nothing is said about a set of places
 
 @dataclass(frozen=True)
 class Matched:
-    """Contexts of one lookup, and what the match brings against the same contexts without
-    it: attention to the wanted position (`lift`) and to the earlier copy itself (`same`), head by
-    head, and answers that win (`answer_lift`). All are per context."""
+    """Contexts of one lookup, and what the match brings against the same contexts without it:
+    attention to the wanted position (`lift`) and to the earlier copy itself (`same`), head by head,
+    and answers that win (`answer_lift`). `right`: answers that win, with the match. All are per
+    context."""
 
     contexts: Contexts
     trace: Trace
     lift: dict[HeadIndex, Tensor]
     same: dict[HeadIndex, Tensor]
     answer_lift: Tensor
+    right: Tensor
     lookup: Lookup
 
     @property
@@ -63,6 +65,12 @@ class Matched:
         """Where the token stands that the first `hop` + 1 matches lead to."""
         return self.contexts.links[:, hop] + self.lookup.offset
 
+    @property
+    def score(self) -> Tensor:
+        """By which places are chosen: answers that win, at half their worth where they win without
+        the match as well. The gain alone would be noisier; answers alone are won by any copying."""
+        return (self.right + self.answer_lift) / 2
+
     def within(self, cells: Bool[Tensor, "pos pos"]) -> Matched:
         """Only the contexts whose (query, match) lies in `cells`."""
         keep = cells[self.contexts.query, self.contexts.match]
@@ -72,6 +80,7 @@ class Matched:
             {head: lift[keep] for head, lift in self.lift.items()},
             {head: lift[keep] for head, lift in self.same.items()},
             self.answer_lift[keep],
+            self.right[keep],
             self.lookup,
         )
 
@@ -84,14 +93,16 @@ def observe(
     stream: int,
     n: int,
     cells: Bool[Tensor, "pos pos"] | None = None,
+    fill: Int[Tensor, " fill"] | None = None,
 ) -> Matched:
     """Sum all paths on up to n contexts with a match (at `cells`, where given), and on the same
-    contexts without it."""
+    contexts without it. `fill`: tokens of the rest of the context (default: the probe's
+    vocabulary)."""
     weights, generator = probe.weights, probe.generator(stream)
     contexts = matching_contexts(
         n,
         probe.context,
-        probe.vocabulary,
+        probe.vocabulary if fill is None else fill,
         lookup,
         asked=asked,
         cells=cells,
@@ -108,10 +119,11 @@ def observe(
             for layer, head in weights.heads
         }
 
-    gained = torch.zeros(len(contexts), dtype=torch.float64)
+    right = gained = torch.zeros(len(contexts), dtype=torch.float64)
     if weights.same_vocabulary:
-        gained = answers(weights, trace, contexts) - answers(weights, control, plain)
-    return Matched(contexts, trace, lift(match + lookup.offset), lift(match), gained, lookup)
+        right = answers(weights, trace, contexts)
+        gained = right - answers(weights, control, plain)
+    return Matched(contexts, trace, lift(match + lookup.offset), lift(match), gained, right, lookup)
 
 
 def competitors(seen: Matched) -> Tensor:

@@ -2,10 +2,10 @@
 
 Estimation needs two pieces of evidence that share no weights. The *extended read-out* (the logits
 at a token, averaged over random contexts that do not hold its partner, all paths summed) is split
-into a part (the direct path, or one layer's heads) and all the rest. In a fresh model the two name
-the same partner by chance for one token or so; an association that training has made makes them
-agree for many. All tables are centred over tokens and over partners first: a token that is likely
-everywhere is nobody's partner. The identity is never R.
+into a part (the direct path, one layer's heads, or one layer's MLP) and all the rest. In a fresh
+model the two name the same partner by chance for one token or so; an association that training has
+made makes them agree for many. All tables are centred over tokens and over partners first: a token
+that is likely everywhere is nobody's partner. The identity is never R.
 
 Where part and rest agree for more tokens than chance allows, the tokens in question show at which
 places of the context the model answers; there each token's partner is read, and it counts when its
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Bool, Float, Int
-from imir_detect.circuits.probe import NEAR_BEST, Probe
+from imir_detect.circuits.probe import NEAR_BEST, Probe, resolution
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE, ROUNDOFF
@@ -115,7 +115,7 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     places = first.places_that_answer(seeds, partner)
     table = first.table(places)
     best = table.argmax(1)
-    excess = table.amax(1) - row_null(table, best)
+    excess = table.amax(1) - row_null(table, best) - first.floor
     # A second piece of evidence for each token: two parts of the model, the partner's own answer,
     # or, for a directed relation, a clear entry whose partner no other token names.
     clear = table.amax(1) > row_null(table, best, level=CLEAR)
@@ -129,19 +129,21 @@ def _agreeing_parts(
     read_out: _ReadOut, places: Int[Tensor, " places"]
 ) -> tuple[Bool[Tensor, " tokens"], Int[Tensor, " tokens"]]:
     """Tokens for which a part of the model and all the rest of it name the same partner, and that
-    partner. Of several parts (the direct path, each layer's heads) the one that agrees for most
-    tokens; none where that is no more than chance, over all parts tried."""
+    partner. Of several parts (the direct path, each layer's heads, each MLP) the one that agrees on
+    most partners (tokens that all name one partner are a habit, no association); none where tokens
+    are no more than chance, over all parts tried."""
     whole = read_out.table(places)
     parts = [read_out.table(places, part=k) for k in range(len(read_out.parts))]
-    best = torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)
+    best, most = (torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)), 0
     for part in parts:
         rest = _centred((whole - part).fill_diagonal_(float("nan")))
         named = part.argmax(1)
         # Where a part is all there is, the rest is round-off and agrees with nothing.
         agree = (named == rest.argmax(1)) & (rest.amax(1) > ROUNDOFF * whole.amax(1).abs())
         agree &= part.amax(1) > ROUNDOFF * whole.amax(1).abs()
-        if int(agree.sum()) > int(best[0].sum()):
-            best = agree, named
+        partners = len(torch.unique(named[agree]))
+        if partners > most:
+            best, most = (agree, named), partners
     enough = _more_than_chance(best[0], tries=len(parts))
     return best[0] & enough, best[1]
 
@@ -178,13 +180,15 @@ class _ReadOut:
     - `asked` (n, pos): index into the tokens of the token at each place.
     - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words up to that place,
       which are no association.
-    - `parts`: the share of the direct path, then of each layer's heads, like `logits`; each at the
-      norm that the output has there, so that nothing of one is left in the rest.
+    - `parts`: the share of the direct path, of each layer's heads, then of each MLP, like `logits`;
+      each at the norm that the output has there, so that nothing of one is left in the rest.
+    - `floor`: nats up to which a logit is round-off of the weights.
     """
 
     asked: Int[Tensor, "n pos"]
     logits: Float[Tensor, "n pos tokens"]
     parts: tuple[Float[Tensor, "n pos tokens"], ...]
+    floor: float
 
     @staticmethod
     def take(probe: Probe, tokens: Int[Tensor, " tokens"], *, stream: int) -> _ReadOut:
@@ -193,7 +197,9 @@ class _ReadOut:
         length = min(probe.context, size)
         index = torch.arange(size)
         asked = distinct_tokens(n, length, index, generator=probe.generator(stream))
-        found: list[list[Tensor]] = [[] for _ in range(weights.n_layers + 2)]
+        count = 2 + weights.n_layers + sum(m is not None for m in weights.mlps)
+        found: list[list[Tensor]] = [[] for _ in range(count)]
+        floor = []
         W_U = weights.W_U[:, tokens]
         for start in range(0, n, 128):
             rows = asked[start : start + 128]
@@ -202,13 +208,15 @@ class _ReadOut:
             where = torch.full((len(rows), size), length)
             where.scatter_(1, rows, torch.arange(length).expand_as(rows))
             shown = where[:, None] <= torch.arange(length)[:, None]
-            written = [weights.W_E[tokens[rows]], *(w.sum(1) for w in trace.written)]
+            mlps = [r for r, m in zip(trace.rest, weights.mlps, strict=True) if m is not None]
+            written = [weights.W_E[tokens[rows]], *(w.sum(1) for w in trace.written), *mlps]
             reads = [trace.final @ W_U + weights.b_U[tokens]]
             reads += [w * trace.inverse_rms[-1] @ W_U for w in written]
             for part, read in zip(found, reads, strict=True):
                 part.append(read.masked_fill(shown, float("nan")))
+            floor.append(float(resolution(weights, trace.final).max()))
         logits, *parts = (torch.cat(part) for part in found)
-        return _ReadOut(asked, logits, tuple(parts))
+        return _ReadOut(asked, logits, tuple(parts), max(floor))
 
     def table(
         self, places: Int[Tensor, " places"], *, part: int | None = None
