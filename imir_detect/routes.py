@@ -93,8 +93,8 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         profiles=position_profiles(patterns.plain),
         limits=exact_limits(probe, known),
         route="all paths summed",
-        graph=graph,
         errors=_errors(patterns, probe.weights),
+        graph=graph,
     )
 
 
