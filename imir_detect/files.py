@@ -30,7 +30,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        with part.open("wb") as stream:
+        part.unlink(missing_ok=True)
+        with part.open("xb") as stream:  # a link that someone laid there is never followed
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

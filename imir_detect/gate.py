@@ -18,6 +18,7 @@ from imir_detect.circuits.relation import Relation
 from imir_detect.errors import (
     ImirError,
     InvalidArgumentError,
+    UnsupportedModelError,
     collecting,
     raise_all,
 )
