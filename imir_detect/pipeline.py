@@ -76,7 +76,11 @@ def detect_circuits(
         measured=measured,
         limits=found.limits,
         warnings=warnings_of(probe, found.relation),
-        meta={**meta_of(probe, found.relation), "route": found.route},
+        meta={
+            **meta_of(probe, found.relation),
+            "route": found.route,
+            "latent_graph": None if found.graph is None else found.graph.to_dict(),
+        },
     )
 
 

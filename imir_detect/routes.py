@@ -12,6 +12,7 @@ from imir_detect.circuits import find_circuits
 from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.deep import CONTEXTS, Deep, deep_circuits
 from imir_detect.circuits.deep_relation import extended_relation
+from imir_detect.circuits.graph_induction import GraphInduction, graph_induction, merged
 from imir_detect.circuits.heads import Head, head_table
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import SAMPLES, Probe
@@ -44,6 +45,7 @@ class Found:
     profiles: tuple[Profile, ...]
     limits: tuple[str, ...]
     route: str
+    graph: GraphInduction | None = None
 
 
 def too_deep(weights: ModelWeights, context: int) -> bool:
@@ -62,7 +64,8 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     """All paths summed on random contexts."""
     known = relation or estimate_relation(probe)
     patterns = Patterns.take(probe)
-    circuits = find_circuits(probe, known, patterns)
+    graph = graph_induction(probe)
+    circuits = merged(find_circuits(probe, known, patterns), graph)
     return Found(
         probe=probe,
         relation=known,
@@ -78,6 +81,7 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         profiles=position_profiles(patterns.plain),
         limits=exact_limits(probe, known),
         route="all paths summed",
+        graph=graph,
     )
 
 
