@@ -1,8 +1,8 @@
 """Ordinary TransformerLens models with learned positions: is the graph read from their weights?
 
 Two layers, one head, attention only, d_model 64, trained by Adam on whole target rows (S = 3):
-chain, pairs and random forests of 11 nodes (T = 12) without a norm, of 19 nodes (T = 20), and with
-LayerNorm; another seed each. In full mode ten times the steps.
+chain, pairs and two random forests of 11 nodes (T = 12), without a norm, with LayerNorm, and with
+another seed; a chain and a forest of 19 nodes (T = 20). In full mode ten times the steps.
 """
 
 from __future__ import annotations
@@ -58,16 +58,14 @@ def main() -> None:
     args = options(__doc__)
     steps = 10 * STEPS if args.full else STEPS
 
-    def named(nodes: int, seeds: range) -> dict[str, LatentGraph]:
-        forests = {f"forest-{s}": random_forest(nodes, seed=s) for s in seeds}
-        return {"chain": chain(nodes), "pairs": pairs(nodes), **forests}
-
-    one = range(args.seed, args.seed + 1)
+    short = {"chain": chain(SHORT), "pairs": pairs(SHORT)}
+    short |= {f"forest-{s}": random_forest(SHORT, seed=s) for s in range(args.seed, args.seed + 2)}
+    long = {"chain": chain(LONG), f"forest-{args.seed}": random_forest(LONG, seed=args.seed)}
     plan: list[tuple[str, LatentGraph, Norm | None, int]] = []
-    plan += [(n, g, None, 0) for n, g in named(SHORT, range(args.seed, args.seed + 3)).items()]
-    plan += [(n, g, None, 0) for n, g in named(LONG, one).items()]
-    plan += [(n, g, "LN", 0) for n, g in named(SHORT, one).items()]
-    plan += [(n, g, None, 1) for n, g in named(SHORT, one).items()]
+    plan += [(name, graph, None, 0) for name, graph in short.items()]
+    plan += [(name, graph, "LN", 0) for name, graph in short.items()]
+    plan += [(name, graph, None, 0) for name, graph in long.items()]
+    plan += [(name, graph, None, 1) for name, graph in short.items()]
     cases = [
         (
             f"{name} T={len(graph) + 1} norm={norm or 'none'} seed={seed}",
