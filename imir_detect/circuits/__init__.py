@@ -12,7 +12,7 @@ from imir_detect.circuits.association import find_in_weights
 from imir_detect.circuits.attending import ATTENDS, fixed_place_circuits, matching_circuits
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.circuits.induction import ask_for_answers
-from imir_detect.circuits.matched import Matched, observe
+from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.circuits.relation import Relation, directly_paired
@@ -63,6 +63,8 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
         # place of its own.
         n = probe.samples * max(2, lookup.links)
         first = observe(probe, lookup, asked, stream=20 + number, n=n, fill=fill)
+        if len(first.contexts) < FEWEST:
+            continue  # no room in the contexts that were drawn
         answering = ask_for_answers(probe, first, asked, fill, stream=number)
         circuit = answering.circuit
         if lookup.offset > 0 and lookup.plain:
