@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, plain_table, settings, tell
+from imir_detect.cli.terminal import console, escape, plain_table, settings, tell
 from imir_detect.progress import bar
 from imir_detect.result import Report
 from imir_detect.table import Table, cell_text
