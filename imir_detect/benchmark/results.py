@@ -23,6 +23,7 @@ from imir_detect.benchmark.metrics import DRAWS
 from imir_detect.benchmark.run import METRICS, read_row
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
+from imir_detect.strict import json_text
 
 Row = dict[str, Any]
 SHOWN = ("auc", "auc_stair", "ap", "precision", "shd", "faithfulness", "kl", "cpr", "cmd")
@@ -41,8 +42,7 @@ def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
             got=str(error),
             todo="pip install 'imir-detect[bench]'",
         ) from error
-    text = json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
-    write_atomically(folder / "rows.json", text.encode())
+    write_atomically(folder / "rows.json", json_text(list(rows)).encode())
     table = io.BytesIO()
     pandas.DataFrame(list(rows)).to_parquet(table, index=False)
     write_atomically(folder / "rows.parquet", table.getvalue())
