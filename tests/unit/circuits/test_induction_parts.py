@@ -18,7 +18,6 @@ from imir_detect.circuits.association import _ask, _places, _token_coverage, fin
 from imir_detect.circuits.attending import matching_circuits
 from imir_detect.circuits.attribution import ScoreSplit
 from imir_detect.circuits.induction import (
-    _copiers,
     _kind,
     _look,
     _mechanism,
@@ -31,6 +30,7 @@ from imir_detect.circuits.matched import Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, cover, near_best, wins
 from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.smallest import _copiers
 from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.contexts import Contexts
 from imir_detect.frame.lookups import INDUCTION, Lookup

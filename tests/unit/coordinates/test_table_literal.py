@@ -20,7 +20,7 @@ from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
 
 F64 = torch.float64
-VOCAB, CONTEXT, WIDTH = 9, 6, 10
+VOCAB, CONTEXT, WIDTH = 9, 6, 12
 RELATION = torch.tensor([1, 0, 3, 2, 7, -1, -1, -1, -1])
 ALL = torch.arange(VOCAB)
 
@@ -173,7 +173,9 @@ def test_of_many_tokens_a_seeded_sample_is_read(monkeypatch: pytest.MonkeyPatch)
 
     found = copied(ALL)
     assert found == copied(ALL)
-    every = [copied(torch.tensor(chosen)) for chosen in combinations(range(VOCAB), 5)]
+    A, B = trace.inverse_rms[-1].mean() * weights.W_E, weights.W_U.T
+    some = (list(chosen) for chosen in combinations(range(VOCAB), 5))
+    every = [read_selection(A[chosen], B[chosen]).effect for chosen in some]
     assert sum(value == pytest.approx(found, rel=1e-12) for value in every) == 1
 
 
