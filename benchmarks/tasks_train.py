@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from imir_detect.files import write_atomically
 from imir_detect.tasks import IGNORE, LabelledTask, Task
 from imir_detect.training.loop import EVALUATION_SEED, evaluate, train
 from imir_detect.training.recipes import RECIPES, task_recipe
@@ -78,13 +79,13 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
 
 def save(rows: dict[str, dict[str, object]]) -> None:
     ordered = [rows[name] for name in RECIPES if name in rows]
-    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    write_atomically(RESULTS, (json.dumps(ordered, indent=1) + "\n").encode())
     head = ("name", "knobs", "layers", "heads", "d_mlp", "norm", "position", "steps", "seconds")
     head += ("accuracy", "ceiling", "met")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cell(row[key]) for key in head) + " |" for row in ordered]
     text = "\n".join(["# How small models learn the tasks", "", *_about(), "", *lines, ""])
-    RESULTS.with_suffix(".md").write_text(text, encoding="utf-8")
+    write_atomically(RESULTS.with_suffix(".md"), text.encode())
 
 
 def _about() -> list[str]:

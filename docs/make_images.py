@@ -1,24 +1,26 @@
-"""Writes docs/images from the shipped models and a committed table: `python docs/make_images.py`.
+"""Writes docs/images from the shipped models and committed tables: `python docs/make_images.py`.
 
 The two pictures of the page need Chromium, chromedriver, selenium and pillow; the rest does not.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import logging
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 IMAGES = Path(__file__).parent / "images"
-TRACKED = ROOT / "benchmarks" / "paper" / "results" / "tracking.csv"
+RESULTS = ROOT / "benchmarks" / "paper" / "results"
 
 
 def figures() -> None:
-    """The five figures of docs/idea.md."""
+    """The five figures of docs/idea.md, and the phase diagram of docs/replication.md."""
     import matplotlib
 
     from imir_detect import detect_circuits, shipped_model
@@ -30,19 +32,30 @@ def figures() -> None:
     matplotlib.rcParams["svg.hashsalt"] = "imir-detect"  # the same bytes every time
     reports = {name: detect_circuits(shipped_model(name)) for name in SHIPPED}
     (IMAGES / "circuit.svg").write_text(graph_svg(reports["icl"]), encoding="utf-8")
-    with TRACKED.open(newline="") as stream:
-        rows = [
-            {k: float(v) for k, v in row.items() if k != "loss"} for row in csv.DictReader(stream)
-        ]
+    tracked = [{k: v for k, v in row.items() if k != "loss"} for row in table("tracking")]
     drawn = {
         "profiles": figure("profiles", reports["icl"], backend="matplotlib"),
         "roles": figure("roles", reports["mixed"], backend="matplotlib"),
         "mosaic": figure("mosaic", compare(reports), backend="matplotlib"),
-        "trajectories": figure("trajectories", rows, backend="matplotlib"),
+        "trajectories": figure("trajectories", tracked, backend="matplotlib"),
+        "phase": figure("phase", table("phase_diagram"), backend="matplotlib"),
     }
     for name, made in drawn.items():
         made.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
     write_page(reports["icl"])
+
+
+def table(name: str) -> list[dict[str, Any]]:
+    """A committed table: numbers and truth values as such, words as words."""
+    with (RESULTS / f"{name}.csv").open(newline="") as stream:
+        return [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(stream)]
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def write_page(report: object) -> None:

@@ -28,10 +28,11 @@ after = accuracy()
 print(f"before {before:.2f}, ablated {inside:.2f}, after {after:.2f}")
 
 # %% [markdown]
-# The same hooks by themselves, for `run_with_hooks`, say around a cache of attention patterns:
+# The same hooks by themselves, for `run_with_hooks`; and the attention of the circuit's heads on
+# one sequence, as circuitsvis wants it: `attention_heads(attention=patterns, tokens=words,
+# attention_head_names=list(circuit.names))`.
 
 # %%
 logits = model.run_with_hooks(batch.tokens, fwd_hooks=circuit.hooks())
-_, cache = model.run_with_cache(batch.tokens[:1])
-pattern = cache["blocks.1.attn.hook_pattern"][0]  # (head, query, key), as circuitsvis wants it
-print(tuple(pattern.shape))
+patterns = circuit.patterns(model, batch.tokens[0])  # (head, query, key)
+print(circuit.names, tuple(patterns.shape))

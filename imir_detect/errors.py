@@ -2,17 +2,21 @@
 
 Every error that a user can cause is an `ImirError`, so that the command line can print one line
 and leave, and a notebook user can catch them all. The built-in class each one also derives from
-says what kind of fault it is.
+says what kind of fault it is. Checks that stand side by side are all made before anything is
+raised: `collecting` gathers what they find, and `raise_all` raises it as one error.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class ImirError(Exception):
     """Root of the package's errors.
 
     Parameters are the four parts of the message; `got`, `wanted` and `todo` may be left out where
-    they would repeat `what`.
+    they would repeat `what`. `problems`: the errors that this one lists; itself where it is one.
 
     >>> print(ImirError("the relation does not fit", got="9 tokens", wanted="12", todo="pad it"))
     the relation does not fit; got 9 tokens; wanted 12; next step: pad it
@@ -20,6 +24,7 @@ class ImirError(Exception):
 
     def __init__(self, what: str, *, got: str = "", wanted: str = "", todo: str = "") -> None:
         self.what, self.got, self.wanted, self.todo = what, got, wanted, todo
+        self.problems: tuple[ImirError, ...] = (self,)
         parts = [what]
         if got:
             parts.append(f"got {got}")
@@ -56,5 +61,67 @@ class UnreadableFileError(ImirError, OSError):
         return str(self.args[0])
 
 
+class UnwritableFileError(ImirError, OSError):
+    """A file cannot be written: the disk is full, the folder is not ours, a name is taken."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class BusyFolderError(ImirError, OSError):
+    """Another run is at work in this folder."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class FrameMismatchError(ImirError, ValueError):
     """Two objects that belong to different frames were mixed."""
+
+
+@contextmanager
+def collecting(problems: list[ImirError]) -> Iterator[None]:
+    """Put what the block raises on the list, so that the next check is made all the same.
+
+    >>> found: list[ImirError] = []
+    >>> with collecting(found):
+    ...     raise ImirError("no such thing")
+    >>> found
+    [ImirError('no such thing')]
+    """
+    try:
+        yield
+    except ImirError as error:
+        problems.extend(error.problems)
+
+
+def raise_all(problems: Sequence[ImirError]) -> None:
+    """Raise every problem at once: none raises nothing, one is raised as it is, and more as one
+    numbered list, of their class where they share one.
+
+    >>> raise_all([ImirError("first"), ImirError("second")])
+    Traceback (most recent call last):
+    imir_detect.errors.ImirError: 2 problems:
+    (1) first
+    (2) second
+    """
+    if not problems:
+        return
+    if len(problems) == 1:
+        raise problems[0]
+    kinds = {type(problem) for problem in problems}
+    kind = kinds.pop() if len(kinds) == 1 else ImirError
+    lines = [f"({i}) {problem}" for i, problem in enumerate(problems, 1)]
+    error = kind("\n".join([f"{len(problems)} problems:", *lines]))
+    error.problems = tuple(problems)
+    raise error
+
+
+def some(items: Sequence[object], most: int = 6, joint: str = ", ") -> str:
+    """The first few of a list of findings, and how many more there are.
+
+    >>> some(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    shown = joint.join(map(str, items[:most]))
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -146,14 +147,21 @@ def warnings_of(probe: Probe, relation: Relation) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _lens_version() -> str | None:
+    """The version of TransformerLens where it is loaded; None where it is not, or has none."""
+    try:
+        return version("transformer-lens") if "transformer_lens" in sys.modules else None
+    except PackageNotFoundError:
+        return None
+
+
 def meta_of(probe: Probe, relation: Relation) -> dict[str, Any]:
     """How the analysis was made, in plain JSON types."""
     w = probe.weights
-    lens = sys.modules.get("transformer_lens")
     return {
         "imir_detect": __version__,
         "torch": str(torch.__version__),
-        "transformer_lens": getattr(lens, "__version__", None) if lens else None,
+        "transformer_lens": _lens_version(),
         "python": platform.python_version(),
         "seed": probe.seed,
         "samples": probe.samples,

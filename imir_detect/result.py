@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import base64
 import html
-import json
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imir_detect.circuits.core import Circuit, Coverage
-from imir_detect.coordinates.pathsum import Edge, name_of
-from imir_detect.errors import ImirError, UnreadableFileError
+from imir_detect.circuits.core import Circuit
+from imir_detect.coordinates.pathsum import name_of
+from imir_detect.errors import ImirError, InvalidArgumentError, UnreadableFileError
 from imir_detect.files import write_atomically
+from imir_detect.report_json import FORMAT, report_fields
+from imir_detect.strict import json_text, read_json
 from imir_detect.table import Table, cell_text
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
+    from imir_detect.circuits.eliminate import Elimination
+
 __all__ = ["Report", "Table", "cell_text"]  # tables live next door and are named here, too
-FORMAT = 1
+MOST_LISTED = 8  # entries of a list of measurements that are printed
 SENTENCE = {
     "icl": "answers from the context: an in-context circuit works, in-weights association does not",
     "iwl": "answers from its weights: in-weights association works, no in-context circuit does",
@@ -37,6 +42,12 @@ class Report:
     `heads` and `coordinates` are tables, `profiles` is one of mean attention by distance (layer,
     head, back, attention); `measured` holds behaviour where something was run; `limits` says what
     was not looked at, `warnings` what is odd about the model, `meta` how the analysis was made.
+    Shares, attention and accuracies in [0, 1], effects in nats.
+
+    >>> from imir_detect import detect_circuits, shipped_model
+    >>> report = detect_circuits(shipped_model("icl"))
+    >>> report.label, report.circuits[0].kind, len(report.heads)
+    ('icl', 'induction', 4)
     """
 
     probabilities: dict[str, float]
@@ -62,9 +73,12 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.label} ({self._chance}): {SENTENCE[self.label]}"]
-        lines += [f"  {circuit}" for circuit in self.circuits] or ["  no circuit found"]
-        if self.measured:
-            lines.append("measured: " + _flat(self.measured))
+        lines += [f"  {circuit.brief()}" for circuit in self.circuits] or ["  no circuit found"]
+        measured = {k: v for k, v in self.measured.items() if k != "ablation"}
+        if measured:
+            lines.append("measured: " + _flat(measured))
+        for kind, found in self.measured.get("ablation", {}).items():
+            lines.append(f"measured: {kind} ablated, right answers: {_ablated(found)}")
         lines += [f"warning: {text}" for text in self.warnings]
         lines.append(f"not looked at, or only in part: {len(self.limits)} points in .limits")
         return "\n".join(lines)
@@ -112,6 +126,33 @@ class Report:
             table.add_row(*map(Text, cells))
         return table
 
+    def with_elimination(self, found: Elimination, names: Iterable[Any]) -> Report:
+        """The report with the trace of Algorithm 1 in `measured["elimination"]`, so that its page
+        draws it and its file keeps it.
+
+        `found`: what `eliminate` gave for this model; `names`: those of all directions, in order
+        (`objective.names`). Losses in nats, accuracies in [0, 1]; `blocked` is None where nothing
+        is left. Raises InvalidArgumentError where there are not as many names as directions.
+        """
+        named = [str(name) for name in names]
+        if len(named) != len(found.removed) + len(found.kept):
+            raise InvalidArgumentError(
+                "the names are not those of this elimination",
+                got=f"{len(named)} names",
+                wanted=f"{len(found.removed) + len(found.kept)}, one a direction",
+                todo="pass the objective's own names",
+            )
+        trace = {
+            "removed": [named[i] for i in found.removed],
+            "kept": [named[i] for i in found.kept],
+            "losses": list(found.losses),
+            "accuracies": list(found.accuracies),
+            "budget": found.budget,
+            "blocked": found.blocked if math.isfinite(found.blocked) else None,
+            "evaluations": found.evaluations,
+        }
+        return replace(self, measured={**self.measured, "elimination": trace})
+
     # -- JSON ---------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,8 +174,7 @@ class Report:
     def to_json(self, path: Path | str) -> Path:
         """Write the report as strict JSON (no NaN), atomically; returns the path."""
         path = Path(path)
-        text = json.dumps(self.to_dict(), allow_nan=False, indent=1) + "\n"
-        write_atomically(path, text.encode())
+        write_atomically(path, json_text(self.to_dict()).encode())
         return path
 
     def to_html(self, path: Path | str, *, name: str = "") -> Path:
@@ -148,21 +188,8 @@ class Report:
     def from_json(cls, path: Path | str) -> Report:
         """Read what `to_json` wrote; equal to the report that was written."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            if data["format"] != FORMAT:
-                raise ValueError(f"format {data['format']!r}, not {FORMAT}")
-            return cls(
-                probabilities=data["probabilities"],
-                circuits=tuple(_circuit(entry) for entry in data["circuits"]),
-                heads=Table(**data["heads"]),
-                coordinates=Table(**data["coordinates"]),
-                measured=data["measured"],
-                limits=tuple(data["limits"]),
-                warnings=tuple(data["warnings"]),
-                meta=data["meta"],
-                profiles=Table(**data["profiles"]) if "profiles" in data else NO_PROFILES,
-            )
-        except (OSError, ValueError, KeyError, TypeError, ImirError) as error:
+            return cls(**report_fields(read_json(path)))
+        except (OSError, ValueError, TypeError) as error:
             raise UnreadableFileError(
                 f"{path} is not a readable report",
                 got=f"{type(error).__name__}: {error}",
@@ -171,21 +198,22 @@ class Report:
             ) from error
 
 
-def _circuit(entry: dict[str, Any]) -> Circuit:
-    def node(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    coverage = entry["coverage"]
-    return Circuit(
-        kind=entry["kind"],
-        heads=tuple(node(h) for h in entry["heads"]),
-        edges=tuple(Edge(node(s), node(t), port) for s, t, port in entry["edges"]),
-        effects=entry["effects"],
-        strength=entry["strength"],
-        coverage=Coverage(coverage["share"], coverage["of"], tuple(coverage["exceptions"])),
-        note=entry["note"],
-        parts=tuple((node(head), role) for head, role in entry.get("parts", ())),
+def _ablated(found: dict[str, Any]) -> str:
+    """Share of right answers with the model as it is, without the circuit, without others."""
+    names = (
+        ("as it is", "intact"),
+        ("heads ablated", "ablated"),
+        ("resampled", "resampled"),
+        ("as many random heads", "random"),
     )
+    parts = []
+    for text, key in names:
+        if found.get(key) is not None:
+            around = found.get("intervals", {}).get(key)
+            span = f" [{around[0]:.2f}, {around[1]:.2f}]" if around else ""
+            parts.append(f"{text} {found[key]:.2f}{span}")
+    passes = found.get("forward_passes")
+    return ", ".join(parts) + (f" ({passes} forward passes)" if passes else "")
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> str:
@@ -193,6 +221,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> str:
     for key, value in values.items():
         if isinstance(value, dict):
             parts.append(_flat(value, f"{prefix}{key}."))
+        elif isinstance(value, list | tuple) and len(value) > MOST_LISTED:
+            parts.append(f"{prefix}{key} ({len(value)} entries)")
         else:
             parts.append(f"{prefix}{key} {cell_text(value)}")
     return ", ".join(parts)

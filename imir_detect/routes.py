@@ -35,11 +35,16 @@ MOST_WRITTEN = 100_000_000
 
 @dataclass(frozen=True)
 class Found:
-    """What a route found, what it did not look at, and the probe that it used in the end."""
+    """What a route found, what it did not look at, and the probe that it used in the end.
+
+    `wins` and `by_match`: what the whole model answers (`Findings`); None where strengths say it.
+    """
 
     probe: Probe
     relation: Relation
     circuits: tuple[Circuit, ...]
+    wins: dict[str, float] | None
+    by_match: float | None
     heads: tuple[Head, ...]
     coordinates: tuple[Coordinate, ...]
     profiles: tuple[Profile, ...]
@@ -64,12 +69,15 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     """All paths summed on random contexts."""
     known = relation or estimate_relation(probe)
     patterns = Patterns.take(probe)
+    found = find_circuits(probe, known, patterns)
     graph = graph_induction(probe)
-    circuits = merged(find_circuits(probe, known, patterns), graph)
+    circuits = merged(found.circuits, graph)
     return Found(
         probe=probe,
         relation=known,
         circuits=circuits,
+        wins=found.wins,
+        by_match=found.by_match,
         heads=head_table(probe, patterns, known, circuits),
         coordinates=coordinate_table(
             probe.weights,
@@ -103,6 +111,8 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         probe=sampled,
         relation=known,
         circuits=circuits,
+        wins=None,
+        by_match=None,
         heads=head_table(sampled, deep.patterns(), known, circuits, extended),
         coordinates=deep_table(
             weights, extended, deep.plain, relation=known.partner, seed=probe.seed

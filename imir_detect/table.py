@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from imir_detect.errors import ImirError, InvalidArgumentError
 from imir_detect.files import write_atomically
+from imir_detect.strict import json_text
 
 if TYPE_CHECKING:
     import pandas
@@ -75,13 +75,17 @@ class Table(Sequence[dict[str, Any]]):
             raise ImirError(
                 "pandas is not installed", todo="pip install 'imir-detect[report]'"
             ) from error
-        return pandas.DataFrame(list(self), columns=list(self.columns))
+        frame = pandas.DataFrame(list(self), columns=list(self.columns))
+        for name in self.columns:  # pandas makes floats of whole numbers with gaps
+            kinds = {type(value) for value in self.column(name)}
+            if kinds == {int, type(None)}:
+                frame[name] = frame[name].astype("Int64")
+        return frame
 
     def to_json(self, path: Path | str) -> Path:
         """Write the rows as a strict JSON list of objects, atomically; returns the path."""
         path = Path(path)
-        text = json.dumps(list(self), allow_nan=False, indent=1) + "\n"
-        write_atomically(path, text.encode())
+        write_atomically(path, json_text(list(self)).encode())
         return path
 
     def __str__(self) -> str:
@@ -105,4 +109,14 @@ def cell_text(value: Any) -> str:
     """A table entry as text: two decimals, a dash for none."""
     if value is None:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return rounded(value, 2) if isinstance(value, float) else str(value)
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number to so many decimals; what rounds to zero has no sign.
+
+    >>> rounded(-0.004, 2), rounded(-0.04, 2)
+    ('0.00', '-0.04')
+    """
+    text = f"{value:.{digits}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text

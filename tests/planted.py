@@ -37,8 +37,7 @@ def empty(layers: int = 2, heads: int = 2, **spec: Any) -> Any:
         n_layers=layers,
         n_heads=heads,
         d_model=S.width,
-        d_head=max(VOCAB, CONTEXT),
-        **spec,
+        **{"d_head": max(VOCAB, CONTEXT), **spec},
     )
     model = made.boot(seed=0)
     for name, parameter in model.original_model.named_parameters():

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import io
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from imir_detect.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
@@ -52,16 +55,16 @@ def show(value: Any) -> str:
 
 def save(rows: Sequence[Row], folder: Path, name: str, note: str = "") -> None:
     """Write NAME.csv (full precision) and NAME.md (rounded, with the note); print the latter."""
-    folder.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    with (folder / f"{name}.csv").open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    table = io.StringIO()
+    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(folder / f"{name}.csv", table.getvalue().encode())
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(show(row.get(c)) for c in columns) + " |" for row in rows]
     text = "\n".join([f"# {name.replace('_', ' ')}", "", note.strip(), "", *lines, ""])
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    write_atomically(folder / f"{name}.md", text.encode())
     print(text)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from imir_detect.circuits.causal_graph import CausalGraph
+from imir_detect.files import write_atomically
 from imir_detect.tasks.latent_graph import LatentGraph, chain, pairs, random_forest
 
 RESULTS = Path(__file__).parent / "results"
@@ -85,10 +87,11 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def write_table(path: Path, table: list[dict[str, str]]) -> None:
     columns = list(dict.fromkeys(key for row in table for key in row))
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    write_atomically(path, text.getvalue().encode())
 
 
 def mean(table: list[dict[str, str]], column: str) -> float:

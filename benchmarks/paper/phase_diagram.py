@@ -5,14 +5,14 @@ python benchmarks/paper/phase_diagram.py [--quick] [--resume]
 
 from __future__ import annotations
 
+import os
 from itertools import product
 
-from _table import Clock, figure, options, save, saved
+from _table import Clock, options, save, saved
 
+from imir_detect import figure
 from imir_detect.tasks.recall import AssociativeRecall
-from imir_detect.theory.competition import Course, predicted_outcome, trained_outcome
-
-LABELS = ("none", "icl", "iwl", "both")
+from imir_detect.theory.competition import Course, outcome_row
 
 
 def main() -> None:
@@ -35,25 +35,7 @@ def main() -> None:
             query_never_first=True,
         )
         course = Course(seed=chosen.seed)
-        guess, truth = predicted_outcome(task, course), trained_outcome(task, course)
-        border = guess.on_border or truth.on_border
-        rows.append(
-            {
-                "f_r": f_r,
-                "f_v": f_v,
-                "b": b,
-                "predicted": guess.label,
-                "trained": truth.label,
-                "agree": guess.label == truth.label,
-                "on border": border,
-                "predicted icl": guess.icl,
-                "predicted iwl": guess.iwl,
-                "trained icl": truth.icl,
-                "trained iwl": truth.iwl,
-                "icl lost, predicted": guess.transience,
-                "icl lost, trained": truth.transience,
-            }
-        )
+        rows.append(outcome_row(task, course))
         print(rows[-1], f"{clock():.0f} s", flush=True)
         clear = [r for r in rows if not r["on border"]]
         share = sum(r["agree"] for r in clear) / len(clear) if clear else float("nan")
@@ -70,31 +52,12 @@ def main() -> None:
                 "steps was not tried."
             )
         save(rows, chosen.out, "phase_diagram", note)
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    import matplotlib
 
-    def draw(axes):
-        for column, key in enumerate(("predicted", "trained")):
-            for row, b in enumerate(bursts):
-                ax = axes[row][column]
-                grid = [
-                    [
-                        next(
-                            LABELS.index(r[key])
-                            for r in rows
-                            if (r["f_r"], r["f_v"], r["b"]) == (f_r, f_v, b)
-                        )
-                        for f_r in rare
-                    ]
-                    for f_v in fresh
-                ]
-                ax.imshow(grid, vmin=0, vmax=3, cmap="viridis", origin="lower", aspect="auto")
-                for y, line in enumerate(grid):
-                    for x, value in enumerate(line):
-                        ax.text(x, y, LABELS[value], ha="center", va="center", color="w")
-                ax.set(title=f"{key}, b = {b}", xlabel="f_r", ylabel="f_v")
-                ax.set_xticks(range(len(rare)), rare)
-                ax.set_yticks(range(len(fresh)), fresh)
-
-    figure(chosen.out, "phase_diagram", draw, nrows=len(bursts), ncols=2, squeeze=False)
+    matplotlib.rcParams["svg.hashsalt"] = "phase_diagram"
+    drawn = figure("phase", rows, backend="matplotlib")
+    drawn.savefig(chosen.out / "phase_diagram.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

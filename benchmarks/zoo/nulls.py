@@ -28,6 +28,7 @@ MODELS = Path(__file__).parent / "models"
 SCALES = (None, 0.1, 0.3, 1.0)
 COUNTS = {"fresh": 119, "rows permuted": 75, "layers reversed": 75, "control": 50}
 ABSENT = 0.2
+LOOKED_AT = ("training", "development")
 
 
 def null_models(models: Path) -> Iterator[tuple[str, str, Any]]:
@@ -36,14 +37,14 @@ def null_models(models: Path) -> Iterator[tuple[str, str, Any]]:
     from imir_detect.weights.store import load_model, parameters
     from imir_detect.zoo.grid import ARCHITECTURES
 
-    shapes = [a for a in ARCHITECTURES if a.split != "held-out"]
+    shapes = [a for a in ARCHITECTURES if a.split in LOOKED_AT]
     for index in range(COUNTS["fresh"]):
         style, scale = shapes[index % len(shapes)], SCALES[index % len(SCALES)]
         spec = ModelSpec(style.vocabulary, 2 * style.blocks + 1, **style.shape)
         yield "fresh", f"{style.name}-{index}", replace(spec, init_range=scale).boot(40_000 + index)
 
     cards = [json.loads(f.read_text()) for f in sorted(models.glob("*/card.json"))]
-    cards = [c for c in cards if c["split"] != "held-out"]
+    cards = [c for c in cards if c["split"] in LOOKED_AT]
     random.Random(7).shuffle(cards)
     able = [c for c in cards if c["label"] in ("icl", "iwl", "mixed")]
     deep = [c for c in able if c["spec"]["n_layers"] > 1]
@@ -90,12 +91,12 @@ def claims(bridge: Any) -> list[dict[str, Any]]:
 
 def in_context_accuracy(bridge: Any, offset: int) -> float:
     """Accuracy on random contexts with one match, at the query place that does best."""
-    from imir_detect.frame.contexts import matching_contexts
+    from imir_detect.frame.lookups import Lookup, matching_contexts
     from imir_detect.weights.run import run_logits
 
     tokens = torch.arange(bridge.cfg.d_vocab)
     contexts = matching_contexts(
-        4096, bridge.cfg.n_ctx, tokens, offset=offset, generator=_generator()
+        4096, bridge.cfg.n_ctx, tokens, Lookup(offset), generator=_generator()
     )
     logits = run_logits(bridge, contexts.tokens)[contexts.rows, contexts.query]
     right = (logits.argmax(1) == contexts.wanted).double()
@@ -122,7 +123,8 @@ def relation_accuracy(bridge: Any, pairs: list[list[int]]) -> float:
 
 def attention(bridge: Any, circuit: Any) -> float:
     """The head's own mean attention by its kind, at the query places that do best."""
-    from imir_detect.frame.contexts import distinct_tokens, matching_contexts
+    from imir_detect.frame.contexts import distinct_tokens
+    from imir_detect.frame.lookups import matching_contexts
     from imir_detect.zoo.roles import attention_patterns
 
     (layer, head), size = circuit.ends[-1], bridge.cfg.n_ctx
@@ -158,24 +160,32 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=MODELS)
     parser.add_argument("--target", type=Path, default=RESULTS / "nulls.csv")
     args = parser.parse_args()
-    rows, counts = [], dict.fromkeys(COUNTS, 0)
+    target = args.target.with_suffix(".jsonl")  # one line a model, so that a run can go on
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lines = target.read_text().splitlines() if target.exists() else []
+    read = {(r["kind"], r["model"]): r["claims"] for r in map(json.loads, lines)}
     for kind, name, bridge in null_models(args.models):
-        counts[kind] += 1
+        if (kind, name) in read:
+            continue
         bridge.eval()
-        for claim in claims(bridge):
-            false = claim["measured"] <= ABSENT
-            rows.append({"kind": kind, "model": name, **claim, "false": false})
-            print(rows[-1], flush=True)
-    args.target.parent.mkdir(parents=True, exist_ok=True)
+        read[kind, name] = claims(bridge)
+        with target.open("a") as stream:
+            line = {"kind": kind, "model": name, "claims": read[kind, name]}
+            stream.write(json.dumps(line) + "\n")
+    rows = [
+        {"kind": kind, "model": name, **claim, "false": claim["measured"] <= ABSENT}
+        for (kind, name), found in read.items()
+        for claim in found
+    ]
     with args.target.open("w", newline="") as stream:
         writer = csv.DictWriter(
             stream, ["kind", "model", "circuit", "strength", "measured", "false"]
         )
         writer.writeheader()
         writer.writerows(rows)
-    print(
-        f"models {counts}; circuits said to work {len(rows)}; false {sum(r['false'] for r in rows)}"
-    )
+    counts = {kind: sum(k == kind for k, _ in read) for kind in COUNTS}
+    false = sum(r["false"] for r in rows)
+    print(f"models {counts}; circuits said to work {len(rows)}; false {false}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 RESULTS = Path(__file__).parent / "results"
+FIELDS = ("kind", "variant", "seed", "noise", "found", "named")
 NOISES = (0.0, 0.2, 0.4, 0.8, 1.6)
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("smallest width", {}),
@@ -91,32 +92,52 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=2, help="rotations of each model")
+    parser.add_argument("--target", type=Path, help="CSV; what is there is not read again")
     parser.add_argument("--noises", type=float, nargs="*", default=NOISES)
     args = parser.parse_args()
-    rows = []
-    for name, spec in models(1 if args.quick else args.seeds):
-        for noise in args.noises:
+    target = args.target or (None if args.quick else RESULTS / "planted.csv")
+    rows = read_rows(target)
+    done = {(r["kind"], r["variant"], r["seed"], r["noise"]) for r in rows}
+    for noise in args.noises:
+        for name, spec in models(1 if args.quick else args.seeds):
+            if (spec.kind, name, spec.seed, noise) in done:
+                continue
             found, named = judge(replace(spec, noise=noise))
-            rows.append(
-                {
-                    "kind": spec.kind,
-                    "variant": name,
-                    "seed": spec.seed,
-                    "noise": noise,
-                    "found": found,
-                    "named": named,
-                }
-            )
+            row = dict(zip(FIELDS, (spec.kind, name, spec.seed, noise, found, named), strict=True))
+            rows.append(row)
+            if target is not None:
+                write_row(target, row)
             if not found and noise <= 0.2:
-                print(rows[-1], flush=True)
+                print(row, flush=True)
     summarise(rows, args.noises)
-    if not args.quick:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        with (RESULTS / "planted.csv").open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, rows[0])
+    if target is not None:
+        draw(rows, args.noises, target.with_suffix(".svg"))
+
+
+def read_rows(target: Path | None) -> list[dict[str, Any]]:
+    """What an earlier run wrote."""
+    if target is None or not target.exists():
+        return []
+    with target.open(newline="") as stream:
+        return [
+            {
+                **r,
+                "seed": int(r["seed"]),
+                "noise": float(r["noise"]),
+                "found": r["found"] == "True",
+            }
+            for r in csv.DictReader(stream)
+        ]
+
+
+def write_row(target: Path, row: dict[str, Any]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = not target.exists()
+    with target.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, FIELDS)
+        if fresh:
             writer.writeheader()
-            writer.writerows(rows)
-        draw(rows, args.noises, RESULTS / "planted.svg")
+        writer.writerow(row)
 
 
 def summarise(rows: list[dict[str, Any]], noises: list[float]) -> None:

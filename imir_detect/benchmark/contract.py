@@ -31,7 +31,7 @@ class Budget:
     - `seed`: of all its randomness.
     """
 
-    samples: int = 64
+    samples: int = 32
     steps: int = 5
     epochs: int = 80
     draws: int = 100
@@ -93,6 +93,11 @@ def edges_or_heads(case: Case) -> Support:
     """Most methods score edges, and heads by way of them."""
     ok = case.granularity in ("edge", "head")
     return Support(ok, "" if ok else f"scores edges and heads, not {case.granularity}s")
+
+
+def everything(case: Case) -> Support:
+    """For methods that score units, too."""
+    return Support(True)
 
 
 def method(

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float
+from imir_detect.arguments import shown
 from imir_detect.benchmark.cases import Case
-from imir_detect.benchmark.graph import all_edges
+from imir_detect.benchmark.graph import all_edges, n_edges
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge, Node
 from imir_detect.errors import InvalidArgumentError, UnreadableFileError, UnsupportedModelError
 from imir_detect.files import write_atomically
+from imir_detect.strict import COUNT, FLAG, NUMBER, POSITIVE, check_shape, json_text
 from imir_detect.weights.attention import Attention
 
 PORT = {"Q": "q", "K": "k", "V": "v"}
@@ -78,12 +80,17 @@ def from_mib(graph: Mapping[str, Any]) -> tuple[Tensor, frozenset[Edge]]:
     """Scores in the order of `all_edges`, and the edges in the graph. Edges of MLPs are left out
     (attention-only models have none that matter); a missing edge is an error."""
     try:
-        cfg, found = graph["cfg"], graph["edges"]
-        edges = all_edges(int(cfg["n_layers"]), int(cfg["n_heads"]))
-        rows = [found[mib_edge(edge)] for edge in edges]
-        scores = torch.tensor([float(row["score"]) for row in rows], dtype=torch.float64)
+        check_shape(graph, {"cfg": {"n_layers": POSITIVE, "n_heads": POSITIVE}, "edges": {}})
+        layers, heads, found = graph["cfg"]["n_layers"], graph["cfg"]["n_heads"], graph["edges"]
+        if n_edges(layers, heads) > len(found):
+            raise ValueError(f"{n_edges(layers, heads)} edges of heads, {len(found)} are there")
+        edges = all_edges(layers, heads)
+        names = [mib_edge(edge) for edge in edges]
+        check_shape(found, {name: {"score": NUMBER, "in_graph": FLAG} for name in names}, "edges")
+        rows = [found[name] for name in names]
+        scores = torch.tensor([row["score"] for row in rows], dtype=torch.float64)
         kept = frozenset(e for e, row in zip(edges, rows, strict=True) if row["in_graph"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise UnreadableFileError(
             "this is no Graph of EAP-IG or MIB for an attention-only model",
             got=f"{type(error).__name__}: {error}",
@@ -115,18 +122,21 @@ def to_prune_scores(
 def from_prune_scores(modules: Mapping[str, Any]) -> Float[Tensor, edge]:
     """Scores in the order of `all_edges` from auto-circuit's (tensors or nested lists), whatever
     the order of the modules. Signs are kept: rank by absolute value, as auto-circuit does."""
-    tensors = {name: torch.as_tensor(value).double() for name, value in modules.items()}
-    n_layers = sum(name.endswith("hook_q_input") for name in tensors)
     try:
+        tensors = {name: _doubles(value) for name, value in modules.items()}
+        n_layers = sum(name.endswith("hook_q_input") for name in tensors)
         blocks = [
             torch.stack([tensors[f"blocks.{layer}.hook_{port}_input"] for port in "qkv"], 1)
             for layer in range(n_layers)
         ]
         last = tensors[f"blocks.{n_layers - 1}.hook_resid_post"]
         found = torch.cat([*(block.flatten() for block in blocks), last.flatten()])
-        if len(found) != len(all_edges(n_layers, blocks[0].shape[0])):
-            raise ValueError(f"{len(found)} scores")
-    except (KeyError, IndexError, ValueError, RuntimeError) as error:
+        heads = blocks[0].shape[0]
+        if len(found) != n_edges(n_layers, heads):
+            raise ValueError(f"{len(found)} scores, not {n_edges(n_layers, heads)}")
+        if not bool(torch.isfinite(found).all()):
+            raise ValueError("scores that are not finite")
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise UnreadableFileError(
             "these are no prune scores of an attention-only model",
             got=f"{type(error).__name__}: {error}",
@@ -134,6 +144,10 @@ def from_prune_scores(modules: Mapping[str, Any]) -> Float[Tensor, edge]:
             todo="make the model patchable with factorized=True, separate_qkv=True",
         ) from error
     return found
+
+
+def _doubles(value: Any) -> Tensor:
+    return value.double() if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 
 # -- ACDC -----------------------------------------------------------------------------------------
@@ -157,32 +171,54 @@ def to_acdc(n_layers: int, circuit: Collection[Edge], n_heads: int) -> list[list
     return [[*receiver(edge), *sender(edge.source), edge in circuit] for edge in edges]
 
 
+READER = re.compile(r"blocks\.(\d{1,6})\.hook_([qkv])_input")
+LAST = re.compile(r"blocks\.\d{1,6}\.hook_resid_post")
+SENDER = re.compile(r"blocks\.(\d{1,6})\.attn\.hook_result")
+INSIDE = re.compile(r"blocks\.(\d{1,6})\.attn\.hook_(?:[qkv]|result)")  # steps within one head
+
+
 def from_acdc(rows: Sequence[Sequence[Any]]) -> frozenset[Edge]:
-    """The edges that are present."""
+    """The edges that are present. ACDC's edges within a head are left out: they say nothing more.
+
+    Raises UnreadableFileError for a row that is no edge between heads, embedding and output.
+    """
     found = set()
-    for row in rows:
+    for row in rows if isinstance(rows, Sequence) else [rows]:
         try:
-            receiver, index, sender, place, present = row
-            if not present:
-                continue
-            source: Node = EMBED if "resid_pre" in sender else (_layer(sender), int(place[2]))
-            if "resid_post" in receiver:
-                found.add(Edge(source, OUTPUT, "out"))
-            else:
-                port = receiver.split("hook_")[1][0].upper()
-                found.add(Edge(source, (_layer(receiver), int(index[2])), port))
+            reader, index, sender, place, present = row
+            edge = _acdc_edge(reader, index, sender, place)
         except (ValueError, IndexError, TypeError) as error:
             raise UnreadableFileError(
                 "this is no ACDC edge",
-                got=f"{row!r}",
+                got=shown(row),
                 wanted="[receiver, index, sender, index, present] with hook names",
                 todo="write the list with to_acdc, or as ACDC names its hooks",
             ) from error
+        if present and edge is not None:
+            found.add(edge)
     return frozenset(found)
 
 
-def _layer(hook: str) -> int:
-    return int(hook.split(".")[1])
+def _acdc_edge(reader: str, index: Any, sender: str, place: Any) -> Edge | None:
+    """The edge, or None for one within a head. Raises ValueError for anything else."""
+    head, wrote = READER.fullmatch(reader), SENDER.fullmatch(sender)
+    if INSIDE.fullmatch(reader) and (INSIDE.fullmatch(sender) or READER.fullmatch(sender)):
+        return None
+    if wrote is None and sender != "blocks.0.hook_resid_pre":
+        raise ValueError("no sender")
+    source: Node = EMBED if wrote is None else (int(wrote[1]), _head(place))
+    if LAST.fullmatch(reader):
+        return Edge(source, OUTPUT, "out")
+    if head is None:
+        raise ValueError("no reader")
+    port: Any = head[2].upper()
+    return Edge(source, (int(head[1]), _head(index)), port)
+
+
+def _head(index: Any) -> int:
+    if not isinstance(index, Sequence) or not COUNT.holds(index[2]):
+        raise ValueError("no head")
+    return index[2]
 
 
 # -- whole cases ----------------------------------------------------------------------------------
@@ -254,6 +290,6 @@ def export_case(case: Case, folder: Path, *, samples: int = 64, seed: int = 0) -
         "graph.json": to_mib((w.n_layers, w.n_heads, w.d_model), right, circuit),
     }
     for name, value in files.items():
-        write_atomically(folder / name, (json.dumps(value, indent=1) + "\n").encode())
+        write_atomically(folder / name, json_text(value).encode())
     write_atomically(folder / "model.safetensors", save(state))
     return folder

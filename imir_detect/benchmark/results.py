@@ -2,11 +2,13 @@
 
 Everything here reads rows; nothing runs a model. Means over cases carry a 95 % percentile bootstrap
 over cases. Runs that were declined or failed are counted beside the mean, never dropped silently.
+Negative controls have a table of their own (`imir_detect.benchmark.meaning`).
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -15,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from imir_detect.benchmark.cases import GRANULARITIES
+from imir_detect.benchmark.meaning import calibration, controls
 from imir_detect.benchmark.metrics import DRAWS
-from imir_detect.benchmark.run import METRICS
+from imir_detect.benchmark.run import METRICS, read_row
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 SHOWN = ("auc", "auc_stair", "ap", "precision", "shd", "faithfulness", "kl", "cpr", "cmd")
-COST = ("forwards", "backwards", "seconds")
+COST = ("forwards", "backwards", "seconds", "cpu_seconds")
 
 
 def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
@@ -41,14 +45,15 @@ def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
         ) from error
     text = json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
     write_atomically(folder / "rows.json", text.encode())
-    pandas.DataFrame(list(rows)).to_parquet(folder / "rows.parquet", index=False)
+    table = io.BytesIO()
+    pandas.DataFrame(list(rows)).to_parquet(table, index=False)
+    write_atomically(folder / "rows.parquet", table.getvalue())
     return folder / "rows.json", folder / "rows.parquet"
 
 
 def read_rows(folder: Path) -> list[Row]:
     """Every finished run in a folder, in order of case and method."""
-    files = sorted((folder / "runs").glob("*.json"))
-    rows = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    rows = [read_row(file) for file in sorted((folder / "runs").glob("*.json"))]
     return sorted(rows, key=lambda row: (row["case"], row["method"], json.dumps(_budget(row))))
 
 
@@ -76,6 +81,8 @@ def leaderboard(rows: Iterable[Row]) -> list[Row]:
     `declined`, `failed` runs, and for every metric its mean, `_low` and `_high`."""
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
+        if row["source"] == "control":
+            continue
         for source in (row["source"] or "unknown", "all"):
             for ablation in (row["ablation"], "all"):
                 key = (source, row["granularity"], ablation, row["method"])
@@ -112,17 +119,17 @@ def leaderboard(rows: Iterable[Row]) -> list[Row]:
 
 
 def pareto(rows: Iterable[Row]) -> list[Row]:
-    """Accuracy against cost, one row a method: mean AUC, median seconds, and whether no other
-    method is both better and cheaper. Edges only; floor and ceiling left out."""
+    """Accuracy against cost, one row a method: mean AUC, median seconds (of processor time), and
+    whether no other method is both better and cheaper. Edges only; floor and ceiling left out."""
     by_method: dict[str, list[Row]] = {}
     for row in rows:
-        if row["status"] == "ok" and row["granularity"] == "edge":
+        if row["auc"] is not None and row["granularity"] == "edge":
             by_method.setdefault(row["method"], []).append(row)
     points = [
         {
             "method": method,
             "auc": float(np.mean([row["auc"] for row in members])),
-            "seconds": float(np.median([row["seconds"] for row in members])),
+            "seconds": float(np.median([row["cpu_seconds"] for row in members])),
             "passes": float(np.median([row["forwards"] + row["backwards"] for row in members])),
         }
         for method, members in by_method.items()
@@ -141,7 +148,7 @@ def pareto(rows: Iterable[Row]) -> list[Row]:
 def heatmap(rows: Iterable[Row]) -> tuple[list[str], list[str], list[list[float | None]]]:
     """Cases, methods, and the AUC of each pair (None where it was not scored)."""
     rows = list(rows)
-    cases = list(dict.fromkeys(row["case"] for row in rows if row["status"] == "ok"))
+    cases = list(dict.fromkeys(row["case"] for row in rows if row["auc"] is not None))
     methods = [entry["method"] for entry in _overall(rows)]
     cells = {(row["case"], row["method"]): row["auc"] for row in rows}
     return cases, methods, [[cells.get((case, m)) for m in methods] for case in cases]
@@ -159,18 +166,20 @@ def _overall(rows: list[Row]) -> list[Row]:
 
 
 def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> list[Path]:
-    """leaderboard.csv, leaderboard.md, cases.csv, and with `figures` pareto.svg, heatmap.svg."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table = leaderboard(rows)
-    _write_csv(folder / "leaderboard.csv", table)
-    _write_csv(folder / "cases.csv", [_short(row) for row in rows])
-    (folder / "leaderboard.md").write_text(markdown(rows), encoding="utf-8")
-    written = [folder / name for name in ("leaderboard.csv", "cases.csv", "leaderboard.md")]
+    """leaderboard.csv, leaderboard.md, cases.csv, controls.csv, calibration.csv, and with `figures`
+    pareto.svg, heatmap.svg."""
+    files = {
+        "leaderboard.csv": _csv(leaderboard(rows)),
+        "cases.csv": _csv([_short(row) for row in rows]),
+        "controls.csv": _csv(controls(rows)),
+        "calibration.csv": _csv(calibration(rows)),
+        "leaderboard.md": markdown(rows).encode(),
+    }
     if figures:
-        for name, figure in (("pareto", draw_pareto(rows)), ("heatmap", draw_heatmap(rows))):
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-            written.append(folder / f"{name}.svg")
-    return written
+        files |= {"pareto.svg": _svg(draw_pareto(rows)), "heatmap.svg": _svg(draw_heatmap(rows))}
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+    return [folder / name for name in files]
 
 
 def _short(row: Row) -> Row:
@@ -178,12 +187,22 @@ def _short(row: Row) -> Row:
     return {**{name: row[name] for name in kept}, **{name: row[name] for name in METRICS}}
 
 
-def _write_csv(path: Path, rows: list[Row]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: _round(v) for k, v in row.items()})
+def _csv(rows: list[Row]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: _round(v) for k, v in row.items()})
+    return text.getvalue().encode()
+
+
+def _svg(figure: Figure) -> bytes:
+    import matplotlib
+
+    image = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "imir-detect"}):  # the same figure, the same file
+        figure.savefig(image, format="svg", metadata={"Date": None})
+    return image.getvalue()
 
 
 def _round(value: Any) -> Any:
@@ -191,10 +210,11 @@ def _round(value: Any) -> Any:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The leaderboard as text: one table for each group of cases and granularity."""
+    """The leaderboard as text: one table for each group of cases and granularity, then what scores
+    mean from model to model."""
     lines: list[str] = []
     table = leaderboard(rows)
-    for granularity in ("edge", "head"):
+    for granularity in GRANULARITIES:
         for source in ("planted", "trained", "all"):
             chosen = [r for r in table if r["cases"] == source and r["granularity"] == granularity]
             if not chosen:
@@ -202,6 +222,10 @@ def markdown(rows: Sequence[Row]) -> str:
             lines += [f"### {granularity}s, {source} cases", ""]
             lines += _auc_table(chosen)
             lines += [""]
+    told = [row for row in controls(rows) if row["kind"] == "all"]
+    for title, found in (("negative controls", told), ("calibration", calibration(rows))):
+        if found:
+            lines += [f"### {title}", "", *_plain_table(found), ""]
     return "\n".join(lines)
 
 
@@ -210,7 +234,7 @@ def _auc_table(chosen: list[Row]) -> list[str]:
     methods = [r["method"] for r in chosen if r["ablation"] == "all"]
     kinds = [a for a in ("zero", "mean", "resample") if any(r["ablation"] == a for r in chosen)]
     head = ["method", "ROC AUC", *(f"AUC, {kind}" for kind in kinds), "AP", "SHD"]
-    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "seconds", "cases"]
+    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "CPU seconds", "cases"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for method in methods:
         r = by[(method, "all")]
@@ -219,7 +243,15 @@ def _auc_table(chosen: list[Row]) -> list[str]:
         cells = [method, _band(r, "auc")]
         cells += [_band(by[(method, k)], "auc") if (method, k) in by else "-" for k in kinds]
         cells += [f"{r[name]:.2f}" for name in ("ap", "shd", "faithfulness", "kl", "cpr", "cmd")]
-        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['seconds']:.3g}", counts]
+        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['cpu_seconds']:.3g}", counts]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _plain_table(rows: list[Row]) -> list[str]:
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    for row in rows:
+        cells = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -239,7 +271,7 @@ def draw_pareto(rows: Iterable[Row]) -> Figure:
         axes.annotate(point["method"], (point["seconds"], point["auc"]), fontsize=7)
     front = [point for point in points if point["front"]]
     axes.plot([p["seconds"] for p in front], [p["auc"] for p in front], "-", color="C0", lw=0.8)
-    axes.set(xscale="log", xlabel="median seconds a case", ylabel="mean ROC AUC of edges")
+    axes.set(xscale="log", xlabel="median processor seconds a case", ylabel="mean ROC AUC of edges")
     return figure
 
 
@@ -257,12 +289,10 @@ def draw_heatmap(rows: Iterable[Row]) -> Figure:
 
 def _figure(width: float, height: float) -> tuple[Figure, Any]:
     try:
-        import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImirError(
             "matplotlib is not installed", todo="pip install 'imir-detect[report]'"
         ) from error
-    matplotlib.rcParams["svg.hashsalt"] = "imir-detect"
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()

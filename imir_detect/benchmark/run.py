@@ -1,8 +1,9 @@
 """The runner: every method on every case, one flat row a run, resumable, on one core or a cluster.
 
 Each finished run is one JSON file under FOLDER/runs; a run whose file exists is not run again. A
-method that declines or fails leaves a row with its reason, and the suite goes on. Cases are made
-anew on the worker that runs them, from their names; methods see no labels.
+method that declines, fails or kills its worker leaves a row with its reason, and the suite goes on.
+A folder holds runs of one budget and one state of the code. Cases are made anew on the worker that
+runs them, from their names; methods see no labels.
 """
 
 from __future__ import annotations
@@ -12,24 +13,38 @@ import json
 import platform
 import resource
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from imir_detect._version import __version__
-from imir_detect.benchmark.cases import Case
-from imir_detect.benchmark.contract import Budget, find_method
+from imir_detect.benchmark.cases import Case, Labels
+from imir_detect.benchmark.contract import Budget, Scores, find_method
 from imir_detect.benchmark.metrics import circuit_metrics, rank_metrics
+from imir_detect.benchmark.scatter import scatter
 from imir_detect.benchmark.suites import make_case
-from imir_detect.errors import ImirError
-from imir_detect.files import write_atomically
+from imir_detect.errors import (
+    BusyFolderError,
+    ImirError,
+    UnreadableFileError,
+    UnwritableFileError,
+)
+from imir_detect.files import hold, refuse_other, write_atomically
 
-FORMAT = 1
-CLOCK = ("seconds", "memory_mb", "threads", "machine")  # columns that differ from run to run
+FORMAT = 2
+CLOCK = (
+    "seconds",
+    "cpu_seconds",
+    "memory_mb",
+    "threads",
+    "machine",
+)  # columns that differ from run to run
 DEFAULT = (
     "truth",
     "imir",
@@ -84,54 +99,93 @@ def run_suite(
     """
     for name in methods:
         find_method(name)  # a wrong name is an error before anything runs
-    jobs = [Job(case, name, budget or Budget()) for case in cases for name in methods]
-    todo = [job for job in jobs if not _file(folder, job).exists()]
-    by_case: dict[str, list[Job]] = {}
-    for job in todo:
-        by_case.setdefault(job.case, []).append(job)
-    _scatter(list(by_case.values()), folder, workers, backend, progress)
-    return [json.loads(_file(folder, job).read_text(encoding="utf-8")) for job in jobs]
-
-
-def _scatter(
-    groups: list[list[Job]], folder: Path, workers: int, backend: str, progress: bool
-) -> None:
-    if workers == 1 and backend == "loky":
-        from tqdm.auto import tqdm
-
-        for group in tqdm(groups, disable=not progress, desc="cases"):
-            run_case(group, folder)
-        return
-    import joblib
-
-    if backend == "ray":
-        from ray.util.joblib import register_ray
-
-        register_ray()
-    context = nullcontext() if backend == "loky" else joblib.parallel_config(backend=backend)
-    with context:
-        joblib.Parallel(n_jobs=workers, verbose=5 if progress else 0)(
-            joblib.delayed(run_case)(group, folder) for group in groups
+    budget = budget or Budget()
+    jobs = [Job(case, name, budget) for case in cases for name in methods]
+    with hold(folder), _quiet_on_one_thread():
+        _refuse_others(folder, budget)
+        by_case: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_case.setdefault(job.case, []).append(job)
+        scatter(
+            [todo for group in by_case.values() if (todo := _left(group, folder))],
+            partial(run_case, folder=folder),
+            left=partial(_left, folder=folder),
+            give_up=partial(_give_up, folder=folder),
+            workers=workers,
+            backend=backend,
+            progress=progress,
         )
+        return [read_row(_file(folder, job)) for job in jobs]
 
 
 def run_case(jobs: Iterable[Job], folder: Path) -> None:
     """All jobs of one case, one after the other; the case is made once."""
-    import warnings
-
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     case: Case | None = None
-    reason = ""
+    trouble: dict[str, Any] = {}
     for job in jobs:
-        if case is None and not reason:
+        if case is None and not trouble:
             try:
                 case = make_case(job.case, folder / "models")
+            except (UnwritableFileError, BusyFolderError):
+                raise  # no fault of the case: it is to run once that is mended
             except ImirError as error:
-                reason = f"no such case: {error}"
-        row = _declined(job, reason) if case is None else run_one(job, case)
-        text = json.dumps(row, indent=1, allow_nan=False) + "\n"
-        write_atomically(_file(folder, job), text.encode())
+                trouble = {"reason": f"no such case: {error}"}
+            except Exception as error:  # one failed case never stops a suite
+                trouble = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+        row = {**_declined(job, ""), **trouble} if case is None else run_one(job, case)
+        _write(job, row, folder)
+
+
+def _left(jobs: Iterable[Job], folder: Path) -> list[Job]:
+    return [job for job in jobs if not _file(folder, job).exists()]
+
+
+def _give_up(job: Job, folder: Path) -> None:
+    reason = "its process died twice: killed from outside, or out of memory"
+    _write(job, {**_declined(job, reason), "status": "failed"}, folder)
+
+
+def _write(job: Job, row: dict[str, Any], folder: Path) -> None:
+    text = json.dumps(row, indent=1, allow_nan=False) + "\n"
+    write_atomically(_file(folder, job), text.encode())
+
+
+def read_row(file: Path) -> dict[str, Any]:
+    """A finished run, as it was written."""
+    try:
+        row = json.loads(file.read_text(encoding="utf-8"))
+        budget = Budget(**{k[7:]: v for k, v in row.items() if k.startswith("budget_")})
+        if Job(row["case"], row["method"], budget).key != file.stem or "status" not in row:
+            raise ValueError("the row of another run")
+        return row
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnreadableFileError(
+            f"{file} is no run of the benchmark",
+            got=f"{type(error).__name__}: {error}",
+            wanted="one row as strict JSON",
+            todo="remove the file, and start the same command again to run it anew",
+        ) from error
+
+
+def _refuse_others(folder: Path, budget: Budget) -> None:
+    """A table must not mix budgets or states of the code."""
+    ours = {**_spent(budget), "version": __version__, "code": code_hash()}
+    for file in sorted((folder / "runs").glob("*.json")):
+        row = read_row(file)
+        refuse_other(folder, {name: row.get(name) for name in ours}, ours)
+
+
+@contextmanager
+def _quiet_on_one_thread() -> Iterator[None]:
+    """Leaves the caller's number of threads and warnings as they were."""
+    threads = torch.get_num_threads()
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def run_one(job: Job, case: Case) -> dict[str, Any]:
@@ -140,16 +194,17 @@ def run_one(job: Job, case: Case) -> dict[str, Any]:
     labels = case.labels
     assert labels is not None
     row = {**_declined(job, ""), **_facts(case)}
-    if not labels.scorable:
+    control = labels.source == "control"
+    if not labels.scorable and not control:
         return {**row, "reason": "the truth has nothing right, or nothing wrong, to rank"}
     shown = case if chosen.sees == "truth" else case.blind()
     try:
         support = chosen.supports(shown)
         if not support.ok:
             return {**row, "reason": support.reason}
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), time.thread_time()
         scores = chosen.run(shown, budget=job.budget)
-        seconds = time.perf_counter() - start
+        seconds, spent = time.perf_counter() - start, time.thread_time() - spent
         if scores.values.shape[-1] != len(case.items):
             raise ImirError(
                 "a method must score every item",
@@ -158,16 +213,20 @@ def run_one(job: Job, case: Case) -> dict[str, Any]:
                 todo="mend the method",
             )
         scores = replace(scores, values=scores.values.detach())
-        found = {**rank_metrics(case, labels, scores), **circuit_metrics(case, labels, scores)}
+        found: dict[str, Any] = {}
+        if not control:
+            found |= {**rank_metrics(case, labels, scores), **circuit_metrics(case, labels, scores)}
     except Exception as error:  # one failed run never stops a suite
         return {**row, "status": "failed", "reason": f"{type(error).__name__}: {error}"}
     return {
         **row,
         "status": "ok",
         **found,
+        **_by_item(case, labels, scores),
         "forwards": int(scores.forwards),
         "backwards": int(scores.backwards),
         "seconds": seconds,
+        "cpu_seconds": spent,
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -189,6 +248,7 @@ METRICS = (
     "forwards",
     "backwards",
     "seconds",
+    "cpu_seconds",
     "memory_mb",
 )
 
@@ -201,6 +261,7 @@ def _declined(job: Job, reason: str) -> dict[str, Any]:
         "model": model,
         "source": None,
         "kind": None,
+        "twin": None,
         "truth": None,
         "ablation": ablation,
         "granularity": granularity,
@@ -212,12 +273,42 @@ def _declined(job: Job, reason: str) -> dict[str, Any]:
         "status": "declined",
         "reason": reason,
         **dict.fromkeys(METRICS),
-        **{f"budget_{name}": value for name, value in asdict(job.budget).items()},
+        "top": None,
+        "item_scores": None,
+        "item_labels": None,
+        **_spent(job.budget),
         "version": __version__,
+        "code": code_hash(),
         "torch": torch.__version__,
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _by_item(case: Case, labels: Labels, scores: Scores) -> dict[str, Any]:
+    """The first draw item by item, so that a table can be recomputed from its rows: scores to six
+    digits, and "+" right, "-" wrong, "." not scored, in the order of `case.items`."""
+    first = scores.values.reshape(-1, len(case.items))[0].tolist()
+    marks = {**dict.fromkeys(labels.positive, "+"), **dict.fromkeys(labels.negative, "-")}
+    return {
+        "top": max(first),
+        "item_scores": " ".join(f"{value:.6g}" for value in first),
+        "item_labels": "".join(marks.get(item, ".") for item in case.items),
+    }
+
+
+@lru_cache(maxsize=1)
+def code_hash() -> str:
+    """Which state of the package made a row: a hash of its source files."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _spent(budget: Budget) -> dict[str, Any]:
+    return {f"budget_{name}": value for name, value in asdict(budget).items()}
 
 
 def _facts(case: Case) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Suites of cases by name: `quick` (CI), `core` (an hour on two cores), `full`.
 
 A case's name is MODEL/ABLATION/GRANULARITY; it can be made from its name alone, on any worker.
+MODEL~fresh, MODEL~reset and MODEL~other are negative controls beside MODEL.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from imir_detect.benchmark.cases import Case, planted_case
-from imir_detect.benchmark.trained import SHIPPED_ASKED, TRAINED, trained_case
+from imir_detect.benchmark.cases import GRANULARITIES, Case, planted_case
+from imir_detect.benchmark.controls import CONTROLS, control_case
+from imir_detect.benchmark.trained import SHIPPED_ASKED, TRAINED, trained_case, trained_model
 from imir_detect.errors import UnknownNameError
-from imir_detect.models.planted import PlantedSpec
+from imir_detect.models.planted import PlantedSpec, build
 from imir_detect.models.planted_truth import ABLATIONS
 
 P = PlantedSpec
@@ -51,6 +53,25 @@ SUITES = ("quick", "core", "full")
 FULL_ONLY = ("skip-split", "shipped-iwl", "shipped-mixed")  # slow, or like others
 QUICK = ("induction", "in-weights-head", "induction-redundant")
 HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
+UNITS_TOO = (
+    "induction",
+    "induction-clean",
+    "induction-redundant",
+    "induction-layernorm",
+    "skip",
+    "previous",
+    "offset",
+    "duplicate",
+    "in-weights",
+)  # kinds whose parts the frame can name
+# Models that have controls, and for each the model with another circuit.
+CONTROLLED = {
+    "induction": "duplicate",
+    "previous": "offset",
+    "icl-plain": "iwl-plain",
+    "iwl-plain": "icl-plain",
+}  # fmt: skip
+CONTROL_ABLATIONS = ("zero", "resample")
 
 
 def case_names(suite: str) -> tuple[str, ...]:
@@ -63,9 +84,18 @@ def case_names(suite: str) -> tuple[str, ...]:
     if suite == "core":
         models = tuple(model for model in models if model not in FULL_ONLY)
     names = [f"{model}/{ablation}/edge" for model in models for ablation in ABLATIONS]
+    if suite == "quick":
+        return (*names, "induction/zero/unit", "induction~reset/zero/edge")
+    names += [f"{model}/zero/unit" for model in UNITS_TOO]
+    names += [
+        f"{model}~{kind}/{ablation}/edge"
+        for model in CONTROLLED
+        for kind in CONTROLS
+        for ablation in CONTROL_ABLATIONS
+    ]
     if suite == "core":
         names += [f"{model}/{ablation}/head" for model in HEADS_TOO for ablation in ABLATIONS]
-    if suite == "full":
+    else:
         names += [f"{model}/{ablation}/head" for model in models for ablation in ABLATIONS]
         names += [
             f"{model}+seed{s}/{a}/edge" for model in PLANTED for s in (1, 2) for a in ABLATIONS
@@ -79,13 +109,16 @@ def make_case(name: str, folder: Path) -> Case:
     `MODEL+seedN` is a planted model with N x 1000 added to its seed.
     """
     parts = name.split("/")
-    model, _, shift = parts[0].partition("+seed")
+    whole, _, control = parts[0].partition("~")
+    model, _, shift = whole.partition("+seed")
     known = model in PLANTED or model in TRAINED or model in SHIPPED_ASKED
+    known &= not control or (control in CONTROLS and model in CONTROLLED)
     if (
         len(parts) != 3
         or not known
         or parts[1] not in ABLATIONS
-        or parts[2] not in ("edge", "head")
+        or parts[2] not in GRANULARITIES
+        or (parts[2] == "unit" and model not in PLANTED)
     ):
         raise UnknownNameError(
             "no such case",
@@ -94,8 +127,13 @@ def make_case(name: str, folder: Path) -> Case:
             todo="see the names that `imir-detect bench cases core` lists",
         )
     _, ablation, granularity = parts
+    if control:
+        twin = make_case(f"{whole}/{ablation}/{granularity}", folder)
+        other = CONTROLLED[model]
+        made = build(PLANTED[other]) if other in PLANTED else trained_model(other, folder)
+        return control_case(twin, control, made)  # type: ignore[arg-type]
     if model in PLANTED:
         spec = PLANTED[model]
         spec = replace(spec, seed=spec.seed + 1000 * int(shift or 0))
-        return planted_case(parts[0], spec, ablation, granularity)  # type: ignore[arg-type]
+        return planted_case(whole, spec, ablation, granularity)  # type: ignore[arg-type]
     return trained_case(model, ablation, granularity, folder=folder)  # type: ignore[arg-type]

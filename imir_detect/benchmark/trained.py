@@ -13,13 +13,14 @@ from typing import Any
 
 from imir_detect.benchmark.cases import Case, Granularity, Question, searched_case
 from imir_detect.benchmark.graph import PatchedModel
-from imir_detect.benchmark.truth import bracketed_circuits, minimal_circuits
+from imir_detect.benchmark.truth import Bracket, bracketed_circuits, minimal_circuits
 from imir_detect.files import write_atomically
 from imir_detect.models.planted_truth import Ablation, Truth
 from imir_detect.tasks import make_task
-from imir_detect.training.loop import Recipe, describe, evaluate, train
+from imir_detect.training.loop import Recipe
 from imir_detect.training.recipes import TaskRecipe
-from imir_detect.weights.store import load_model, save_model
+from imir_detect.training.saved import train_and_save
+from imir_detect.weights.store import load_model
 from imir_detect.zoo import shipped_card, shipped_model
 
 
@@ -51,19 +52,15 @@ TRAINED: dict[str, TaskRecipe] = {
     "iwl-directed": _recall("iwl", 49, norm=None, directed=True),
     "iwl-wide": _recall("iwl", 50, norm=None, width=96, n_blocks=4),
 }
-TRUTH_FORMAT = 1
+TRUTH_FORMAT = 2
 SHIPPED_ASKED = {"shipped-icl": "icl", "shipped-iwl": "iwl", "shipped-mixed": "icl"}
 
 
 def trained_model(name: str, folder: Path) -> Any:
     """The model of that name: loaded from `folder`/name, or trained there."""
-    home = folder / name
-    if not (home / "card.json").exists():
-        task, spec, recipe = TRAINED[name].make()
-        run = train(task, spec, recipe, folder=home / "training", progress=False)
-        card = {"name": name, "task": describe(task), "measured": evaluate(run.model, task)}
-        save_model(run.model, spec, home, card)
-    return load_model(home)[0]
+    # Another worker may be training it for a case of its own.
+    train_and_save(*TRAINED[name].make(), folder / name, progress=False, wait=True, name=name)
+    return load_model(folder / name)[0]
 
 
 def trained_case(
@@ -102,12 +99,17 @@ def _kept(file: Path, search: Callable[[PatchedModel], Truth], patched: PatchedM
     if file.exists():
         stored = json.loads(file.read_text(encoding="utf-8"))
         if stored["key"] == key:
-            return Truth(
-                tuple(frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"])
+            found = tuple(
+                frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"]
             )
+            if stored["alone"] is None:
+                return Truth(found)
+            return Bracket(found, alone=frozenset(patched.edges[i] for i in stored["alone"]))
     truth = search(patched)
     circuits = [sorted(number[edge] for edge in circuit) for circuit in truth.circuits]
-    write_atomically(file, json.dumps({"key": key, "edges": circuits}).encode())
+    alone = sorted(number[e] for e in truth.alone) if isinstance(truth, Bracket) else None
+    stored = {"key": key, "edges": circuits, "alone": alone}
+    write_atomically(file, json.dumps(stored).encode())
     return truth
 
 

@@ -18,7 +18,7 @@ from imir_detect.circuits.attribution import (
     value_margins,
 )
 from imir_detect.circuits.core import Circuit, Coverage, short
-from imir_detect.circuits.probe import Probe, answers, near_best, wins
+from imir_detect.circuits.probe import Probe, answers, best_places, near_best, wins
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.pathsum import (
     EMBED,
@@ -34,13 +34,17 @@ from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_token
 from imir_detect.weights.model import ModelWeights
 
 
-def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
-    """The circuit that writes R of the query's token where the context does not hold the answer."""
+def find_in_weights(probe: Probe, relation: Relation) -> tuple[Circuit | None, float]:
+    """The circuit that writes R of the query's token where the context does not hold the answer,
+    and the share of these questions that the whole model answers at the places where it does best.
+    """
     weights = probe.weights
     named = relation.named
     if len(named) == 0 or not weights.same_vocabulary or probe.context < 2:
-        return None
-    places = _places(probe, relation)
+        return None, 0.0
+    places, best = _places(probe, relation)
+    asked = _ask(probe, relation, stream=6, places=best)
+    won = float(answers(weights, sum_paths(weights, asked.tokens), asked).mean())
     seen = _ask(probe, relation, stream=5, places=places)
     trace = sum_paths(weights, seen.tokens)
     right = answers(weights, trace, seen)
@@ -57,10 +61,10 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
         if answered.mean() >= ENOUGH * right.mean():
             break
     if not edges:
-        return None
+        return None, won
     heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
     source = "estimated from the extended read-out" if relation.estimated else "given"
-    return Circuit(
+    circuit = Circuit(
         kind="in_weights",
         heads=tuple(heads),
         edges=tuple(sorted(edges, key=str)),
@@ -72,6 +76,7 @@ def find_in_weights(probe: Probe, relation: Relation) -> Circuit | None:
         coverage=_token_coverage(right, seen, relation, places, probe.context),
         note=f"R {source}: {len(named)} of {weights.vocab_size} tokens",
     )
+    return circuit, won
 
 
 def _edges(
@@ -107,8 +112,11 @@ def _ask(probe: Probe, relation: Relation, *, stream: int, places: Tensor) -> Co
     )
 
 
-def _places(probe: Probe, relation: Relation) -> Int[Tensor, " places"]:
-    """Query positions at which the association comes out nearly as often as at the best one.
+def _places(
+    probe: Probe, relation: Relation
+) -> tuple[Int[Tensor, " places"], Int[Tensor, " best"]]:
+    """Query positions at which the association comes out nearly as often as at the best one, and
+    those at which it comes out hardly less often.
 
     In a random context every place is a query: attention is causal, and nothing repeats. Places
     whose token has no partner, or has it before itself, say nothing.
@@ -121,11 +129,12 @@ def _places(probe: Probe, relation: Relation) -> Int[Tensor, " places"]:
     shown = (partner[:, :, None] == tokens[:, None, :]).tril().any(-1)
     row, place = ((partner >= 0) & ~shown).nonzero().T
     if len(row) == 0:
-        return torch.arange(1, length)
+        return torch.arange(1, length), torch.arange(1, length)
     right = wins(weights, sum_paths(weights, tokens).final[row, place], partner[row, place])
     kept = near_best(right, place, place >= 1, length)
-    found = kept.nonzero()[:, 0]
-    return found if len(found) else torch.arange(1, length)
+    if not kept.any():
+        return torch.arange(1, length), torch.arange(1, length)
+    return kept.nonzero()[:, 0], best_places(right, place, kept, length)
 
 
 def _token_coverage(

@@ -20,6 +20,7 @@ from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, at_query, cover
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge
+from imir_detect.frame.lookups import INDUCTION, Lookup
 from imir_detect.weights.model import ModelWeights
 
 ATTENDS = 0.3  # predicted attention from which a head is said to attend
@@ -44,7 +45,7 @@ def matching_circuits(
             seen = second.within(cells)
             if _enough(cells, seen, seen.lift[head]):
                 found.append(_behind_copy(probe, seen, head, cells))
-        if first.offset == 1:
+        if first.lookup == INDUCTION:
             cells = cover(first.same[head], first.contexts, probe.context)
             cells[:, 0] = False  # position 0 has no predecessor, so a feeder there copies itself
             seen = second.within(cells)
@@ -55,7 +56,7 @@ def matching_circuits(
 
 def _enough(cells: Bool[Tensor, "pos pos"], seen: Matched, lift: Tensor) -> bool:
     """Whether a head attends, on contexts drawn anew, at more than a few chosen places."""
-    share = coverage_of(cells, len(cells), seen.offset).share
+    share = coverage_of(cells, len(cells), seen.lookup).share
     return share >= FEW and len(seen.contexts) >= FEWEST and float(lift.mean()) >= ATTENDS
 
 
@@ -75,17 +76,22 @@ def _behind_copy(
             edges.add(Edge(head, OUTPUT, "out"))
             margins = logit_margins(weights, seen.trace, seen.contexts, competitors(seen))
             effects["copy"] = float(margins[head].mean())
-    if seen.offset != 1:
-        note += f"; offset {seen.offset}"
-    return _circuit(kind, edges, effects, strength, cells, seen.offset, note)
+    if seen.lookup != INDUCTION:
+        note += f"; {seen.lookup}"
+    return _circuit(kind, edges, effects, strength, cells, seen.lookup, note)
 
 
 def _at_copy(
     probe: Probe, seen: Matched, head: HeadIndex, cells: Bool[Tensor, "pos pos"]
 ) -> Circuit:
     edges, effects = _edges_into(probe.weights, seen, head, seen.contexts.match)
-    strength = float(seen.same[head].mean())
-    return _circuit("duplicate_token", edges, effects, strength, cells, seen.offset, "")
+    # The query's own place matches as well as the copy does: what stays there is no failure.
+    layer, index = head
+    query = seen.contexts.query
+    own = seen.trace.attention[layer][seen.contexts.rows, index, query, query]
+    strength = float((seen.same[head] / (1 - own).clamp(min=1e-9)).clamp(max=1).mean())
+    note = "of the attention that leaves the query's own place"
+    return _circuit("duplicate_token", edges, effects, max(0.0, strength), cells, seen.lookup, note)
 
 
 def _edges_into(
@@ -105,7 +111,7 @@ def _circuit(
     effects: dict[str, float],
     strength: float,
     cells: Tensor,
-    offset: int,
+    lookup: Lookup,
     note: str,
 ) -> Circuit:
     heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
@@ -115,7 +121,7 @@ def _circuit(
         edges=tuple(sorted(edges, key=str)),
         effects=effects,
         strength=min(1.0, strength),
-        coverage=coverage_of(cells, len(cells), offset),
+        coverage=coverage_of(cells, len(cells), lookup),
         note=note,
     )
 

@@ -15,7 +15,7 @@ from imir_detect._typing import Float, HeadIndex
 from imir_detect.circuits.probe import at_query
 from imir_detect.coordinates.pathsum import EMBED, Edge, Node, Trace
 from imir_detect.frame.contexts import Contexts
-from imir_detect.weights.forward import Side, finish
+from imir_detect.weights.forward import Side, finish, inverse_rms, mlp
 from imir_detect.weights.model import ModelWeights
 
 # A source counts when it brings at least this share of the positive total. Where many heads bring a
@@ -136,17 +136,39 @@ def logit_margins(
 ) -> dict[Node, Float[Tensor, " n"]]:
     """What every source adds to the wanted token's logit at the query, over its competitors.
 
-    `against` (n, m): competing tokens, whose mean is taken; None: all tokens of the vocabulary
-    (whose mean logit is zero, as logits are centred).
+    A head's term is what it writes times the logit's slope there: directly, and through the MLPs
+    after it (linear about the residual that stands there). The embedding has all the rest, so that
+    the terms add up to the logit. `against` (n, m): competing tokens, whose mean is taken; None:
+    all tokens of the vocabulary (whose mean logit is zero, as logits are centred).
     """
     wanted = weights.W_U.T[contexts.wanted]
     if against is not None:
         wanted = wanted - weights.W_U.T[against].mean(1)
-    factor = at_query(trace.inverse_rms[-1], contexts)
-    return {
-        node: (at_query(part, contexts) * factor * wanted).sum(-1)
-        for node, part in sources(trace, weights.n_layers).items()
-    }
+    slope = at_query(trace.inverse_rms[-1], contexts) * wanted
+    margins: dict[Node, Tensor] = {EMBED: (at_query(trace.final, contexts) * wanted).sum(-1)}
+    for layer in reversed(range(weights.n_layers)):
+        through = _through_mlp(weights, trace, contexts, layer, slope)
+        after = slope if weights.parallel else slope + through
+        written = at_query(trace.written[layer].transpose(1, 2), contexts)
+        for head in range(weights.n_heads):
+            margins[(layer, head)] = (written[:, head] * after).sum(-1)
+            margins[EMBED] = margins[EMBED] - margins[(layer, head)]
+        slope = slope + through
+    return margins
+
+
+def _through_mlp(
+    weights: ModelWeights, trace: Trace, contexts: Contexts, layer: int, slope: Tensor
+) -> Float[Tensor, "n d_model"]:
+    """A slope after the layer's MLP, pulled back to what the MLP reads (its norm held fixed)."""
+    entering = trace.before_mlp[layer]
+    if entering is None:
+        return torch.zeros_like(slope)
+    rows = at_query(entering, contexts)
+    factor = inverse_rms(weights, rows, layer)
+    pull = torch.func.vjp(lambda x: mlp(weights, layer, x, factor), rows)[1]
+    pulled: Tensor = pull(slope)[0]
+    return pulled
 
 
 def value_margins(

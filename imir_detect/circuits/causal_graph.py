@@ -128,7 +128,8 @@ class CausalGraph:
         shown = ", ".join(f"{e.parent}->{e.child} ({e.confidence:.2f})" for e in self.edges)
         return (
             f"causal graph of {self.n_nodes} positions, read from {self.source}: "
-            f"{len(self.edges)} edges, {len(self.roots)} roots, {self.n_parents} parents a node"
+            f"{len(self.edges)} edges, {len(self.roots)} roots, "
+            f"{self.n_parents} parent{'' if self.n_parents == 1 else 's'} a node"
             + (f"; undecided: {', '.join(map(str, self.undecided))}" if self.undecided else "")
             + (f"\n{shown}" if shown else "")
         )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from imir_detect._typing import HeadIndex
-from imir_detect.coordinates.pathsum import OUTPUT, Edge, name_of
+import torch
+from torch import Tensor
+
+from imir_detect._typing import Float, HeadIndex, Int
+from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge, name_of
 from imir_detect.errors import ImirError, InvalidArgumentError
 from imir_detect.weights.ablation import Hook, mean_ablation_hooks
+from imir_detect.weights.run import run_hooks
 from imir_detect.weights.unwrap import unwrap
 
 Kind = Literal[
@@ -29,8 +34,15 @@ Kind = Literal[
     "position_sink",
 ]
 # Kinds that answer from the context, and so count for the label "icl".
-IN_CONTEXT: tuple[Kind, ...] = ("induction", "induction_long_prefix", "pointer_induction", "k_hop")
+IN_CONTEXT: tuple[Kind, ...] = (
+    "induction",
+    "induction_long_prefix",
+    "pointer_induction",
+    "k_hop",
+    "backward_retrieval",
+)
 BY_RUNNING = "strength is the share that the model, run on random contexts, gets right"
+MOST_NAMED = 12  # heads that a line names
 WORKS = 0.5  # a circuit works when its strength exceeds this
 
 
@@ -42,7 +54,14 @@ def short(places: list[int], most: int = 8) -> str:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The share of tokens or positions that a circuit holds for, in [0, 1], and the exceptions."""
+    """The share of tokens or positions that a circuit holds for, and the exceptions.
+
+    - share: in [0, 1]. of: "positions" (places of the copy and of the query) or "tokens".
+    - exceptions: where it does not hold, in words.
+
+    >>> print(Coverage(0.75, "tokens", ("tokens 3, 9",)))
+    75% of tokens (not: tokens 3, 9)
+    """
 
     share: float
     of: Literal["positions", "tokens"]
@@ -66,7 +85,15 @@ class Circuit:
       gives the right answer; for kinds that give none, predicted mean attention. In [0, 1].
     - `parts`: what single heads do in it, (head, role), where a circuit's kind does not say; heads
       that help in another way are left out.
+    - `hops`: how many matches follow each other; more than one for `k_hop` only.
     - `note`: what the kind and the numbers do not say.
+
+    Raises ImirError for a strength or a share outside [0, 1], and for edges of heads not listed.
+
+    >>> edges = (Edge("embed", (0, 1), "K"), Edge("embed", (0, 1), "Q"))
+    >>> found = Circuit("previous_token", ((0, 1),), edges, {}, 0.9, Coverage(1.0, "positions"))
+    >>> found.names, found.works
+    (('L0H1',), True)
     """
 
     kind: Kind
@@ -77,6 +104,7 @@ class Circuit:
     coverage: Coverage
     note: str = field(default="", compare=False)
     parts: tuple[tuple[HeadIndex, str], ...] = field(default=(), compare=False)
+    hops: int = 1
 
     def __post_init__(self) -> None:
         ends = {n for e in self.edges for n in (e.source, e.target) if not isinstance(n, str)}
@@ -135,8 +163,71 @@ class Circuit:
         with inner.hooks(fwd_hooks=self.hooks(inner.cfg.n_heads)):
             yield model
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The heads as words, "L1H0" and so on, in order."""
+        return tuple(map(name_of, self.heads))
+
+    def patterns(
+        self, model: Any, tokens: Int[Tensor, " pos"] | Sequence[int]
+    ) -> Float[Tensor, "head pos pos"]:
+        """Attention of the circuit's heads on one sequence, from the model's own run.
+
+        In the order of `names`; rows are queries, columns keys, in [0, 1], float32: what
+        `circuitsvis.attention.attention_heads(attention=patterns, tokens=words,
+        attention_head_names=list(circuit.names))` draws.
+
+        Raises InvalidArgumentError for more than one sequence, for a model that does not run, and
+        for one that shows no patterns.
+
+        >>> from imir_detect import detect_circuits, shipped_model
+        >>> model = shipped_model("icl")
+        >>> detect_circuits(model).circuits[0].patterns(model, [3, 40, 5, 3]).shape
+        torch.Size([4, 4, 4])
+        """
+        inner, ids = unwrap(model), torch.as_tensor(tokens)
+        if ids.ndim != 1 or not hasattr(inner, "run_with_cache"):
+            raise InvalidArgumentError(
+                "patterns are those of a model that runs, on one sequence",
+                got=f"{type(model).__name__}, tokens of shape {tuple(ids.shape)}",
+                wanted="a TransformerLens model and a list of token ids",
+                todo="pass tokens[0] of a batch, and the model that was analysed",
+            )
+        places = {layer: f"blocks.{layer}.attn.hook_pattern" for layer, _ in self.heads}
+        _, seen = run_hooks(inner, ids[None], set(places.values()))
+        lacking = sorted(set(places.values()) - set(seen))
+        if lacking:
+            raise InvalidArgumentError(
+                "this model shows no attention patterns",
+                got=f"nothing at {lacking[0]}",
+                todo='load it with attn_implementation="eager"',
+            )
+        chosen = [seen[places[layer]][0, head] for layer, head in self.heads]
+        return torch.stack(chosen).float() if chosen else torch.zeros(0, len(ids), len(ids))
+
+    def brief(self) -> str:
+        """The circuit in one line: kind, heads, strength, and where it holds, exceptions left out.
+
+        >>> circuit = Circuit("offset", ((0, 1),), (), {}, 0.9, Coverage(0.5, "positions", ("0",)))
+        >>> circuit.brief()
+        'offset: L0H1; strength 0.90 at 50% of positions'
+        """
+        names = list(self.names)
+        if len(names) > MOST_NAMED:
+            names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more heads"]
+        text = f"{self.kind}: {', '.join(names) or 'direct path'}; strength {self.strength:.2f} "
+        text += f"at {self.coverage.share:.0%} of {self.coverage.of}"
+        effects = ", ".join(f"{unit} {nats:.1f}" for unit, nats in self.effects.items())
+        text += f"; nats: {effects}" if effects else ""
+        return f"{text}; {self.note}" if self.note else text
+
+    def _repr_html_(self) -> str:
+        edges = (str(edge) for edge in self.edges if edge.source != EMBED)
+        said = html.escape(self.brief())
+        return f"<p>{said}</p><p><small>{html.escape('; '.join(edges))}</small></p>"
+
     def __str__(self) -> str:
-        heads = ", ".join(name_of(h) for h in self.heads) or "direct path"
+        heads = ", ".join(self.names) or "direct path"
         effects = ", ".join(f"{unit} {nats:.1f}" for unit, nats in self.effects.items())
         text = f"{self.kind}: {heads}; strength {self.strength:.2f}; {self.coverage}"
         text += f"; nats: {effects}" if effects else ""

@@ -25,6 +25,7 @@ from imir_detect.coordinates.extended import Extended, Run, read_out
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node
 from imir_detect.frame.contexts import distinct_tokens, repeated_contexts
 from imir_detect.linalg import DTYPE
+from imir_detect.progress import bar
 from imir_detect.weights.forward import by_head, finish, project, qk_factor
 from imir_detect.weights.model import ModelWeights
 
@@ -216,7 +217,7 @@ def _key_terms(deep: Deep, targets: tuple[HeadIndex, ...]) -> dict[HeadIndex, di
     wanted = deep.queries - deep.period + 1
     wishes = {head: _wished_key(deep, head, wanted) for head in targets}
     terms: dict[HeadIndex, dict[Node, float]] = {head: {} for head in targets}
-    for earlier in range(max((layer for layer, _ in targets), default=0)):
+    for earlier in bar(range(max((layer for layer, _ in targets), default=0)), what="feeders"):
         offered = by_head(carried.deviation[earlier], w.W_V[earlier])
         z = carried.attention[earlier] @ offered
         z = z[:, :, wanted] - z.mean(2, keepdim=True)

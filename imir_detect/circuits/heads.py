@@ -103,8 +103,10 @@ def _roles(circuits: Iterable[Circuit], heads: Iterable[HeadIndex]) -> dict[Head
     """The part each head plays in the strongest circuit that gives it one. Heads of a working
     induction circuit count by where they look for it, whatever their mean attention is."""
     roles = dict.fromkeys(heads, "none")
-    # A head that rests on position 0 when it has nothing to do is known by what else it does.
-    for circuit in sorted(circuits, key=lambda c: (c.kind == "position_sink", -c.strength)):
+    # A head that rests on position 0 when it has nothing to do is known by what else it does, and
+    # one that attends to copies by what it writes of them.
+    order = {"position_sink": 2, "duplicate_token": 1}
+    for circuit in sorted(circuits, key=lambda c: (order.get(c.kind, 0), -c.strength)):
         parts = dict(circuit.parts)
         if circuit.kind in ROLE_OF:
             parts = dict.fromkeys(circuit.ends, ROLE_OF[circuit.kind])

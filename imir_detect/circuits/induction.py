@@ -1,17 +1,20 @@
 """In-context circuits that answer: they put the token behind an earlier copy of the query on top.
 
 induction = shift_1 -> match (key read through that head) -> copy (Elhage et al. 2021, Olsson et
-al. 2022). Its kin are found by the same search: skip circuits (offset other than one) and pointer
-induction (the query reads where a duplicate-token head looked).
+al. 2022). Its kin are found by the same search: skip circuits (another offset), pointer induction
+(the query reads where a duplicate-token head looked), k-hop (each match is read by the next one's
+query), longer prefixes (two tokens must match), and backward retrieval (the wanted token stands
+before the copy, whose place a previous-token head has marked with it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from imir_detect._typing import HeadIndex, Int
+from imir_detect._typing import Bool, HeadIndex, Int
 from imir_detect.circuits.attribution import (
     ENOUGH,
     SHARES,
@@ -22,31 +25,90 @@ from imir_detect.circuits.attribution import (
     value_margins,
 )
 from imir_detect.circuits.core import Circuit, Kind
-from imir_detect.circuits.matched import Matched, competitors, coverage_of, observe
-from imir_detect.circuits.probe import Probe, answers, cover
-from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges
-from imir_detect.frame.contexts import all_cells
+from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of, observe
+from imir_detect.circuits.probe import Probe, answers, best_rows, cover, lattice
+from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges, sum_paths
+from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
 LOOKS = 0.3  # attention to the copy from which a head is said to look at it
 
 
-def answering_circuit(
-    probe: Probe, first: Matched, asked: Int[Tensor, " asked"] | None
-) -> Circuit | None:
-    """The circuit that puts the token behind the match on top, or None.
+@dataclass(frozen=True)
+class Answering:
+    """What comes of asking for the wanted token of a lookup.
 
-    Places are chosen on the first contexts; heads, edges and strength come from contexts drawn
-    anew at those places.
+    - `circuit`: by which it comes, or None.
+    - `wins`: share of the questions that the whole model answers, all contributions summed, at the
+      places that count; guesses at words of the context win some, too. `by_match`: the share that
+      the match accounts for. Both in [0, 1].
     """
-    weights = probe.weights
-    cells = cover(first.answer_lift, first.contexts, probe.context)
-    if not (cells & all_cells(probe.context, first.offset)).any():
-        return None
+
+    circuit: Circuit | None
+    wins: float
+    by_match: float
+
+
+def ask_for_answers(
+    probe: Probe,
+    first: Matched,
+    asked: Int[Tensor, " asked"] | None,
+    fill: Int[Tensor, " fill"] | None = None,
+    *,
+    stream: int,
+) -> Answering:
+    """Where, how often and by which circuit the wanted token of a lookup comes out on top.
+
+    Places are chosen on the first contexts; heads, edges and shares come from contexts drawn anew
+    at those places: the circuit's at all that are near the best, what the whole model wins at the
+    best rows, on the lattice of their columns.
+    """
+    lookup = first.lookup
+    cells = cover(first.score, first.contexts, probe.context)
+    cells &= lookup.cells(probe.context)
+    if not cells.any():
+        return Answering(None, 0.0, 0.0)
     seen = observe(
-        probe, first.offset, asked, stream=40 + first.offset, n=probe.samples, cells=cells
+        probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
     )
-    if not _more_than_chance(seen.answer_lift):
-        return None
+    if lookup == INDUCTION:
+        wins = _share_won(probe, first, cells, asked, fill)
+    else:
+        wins = float(seen.right.mean()) if len(seen.contexts) else 0.0
+    if len(seen.contexts) < FEWEST or not _more_than_chance(seen.answer_lift):
+        return Answering(None, wins, 0.0)
+    by_match = min(wins, 2 * max(0.0, float(seen.answer_lift.mean())))
+    return Answering(_answering_circuit(probe, seen, cells), wins, by_match)
+
+
+def _share_won(
+    probe: Probe,
+    first: Matched,
+    cells: Bool[Tensor, "pos pos"],
+    asked: Int[Tensor, " asked"] | None,
+    fill: Int[Tensor, " fill"] | None,
+) -> float:
+    """Share of fresh questions that the whole model answers, at the best rows of these cells and on
+    the lattice of their columns."""
+    meant = lattice(cells) & first.lookup.cells(probe.context)
+    meant = best_rows(first.score, first.contexts, meant)
+    contexts = matching_contexts(
+        probe.samples,
+        probe.context,
+        probe.vocabulary if fill is None else fill,
+        first.lookup,
+        asked=asked,
+        cells=meant if meant.any() else cells,
+        generator=probe.generator(61),
+    )
+    trace = sum_paths(probe.weights, contexts.tokens)
+    return float(answers(probe.weights, trace, contexts).mean())
+
+
+def _answering_circuit(
+    probe: Probe, seen: Matched, cells: Bool[Tensor, "pos pos"]
+) -> Circuit | None:
+    """The circuit that puts the wanted token on top, or None."""
+    weights, lookup = probe.weights, seen.lookup
     chosen = _smallest_that_answers(probe, seen)
     if chosen is None:
         return None
@@ -55,45 +117,59 @@ def answering_circuit(
     by_kind: dict[Kind, float] = {"induction": 0.0, "pointer_induction": 0.0}
     feeders: dict[HeadIndex, float] = {}
     for copier, nats in copies.items():
-        split = ScoreSplit(weights, seen.trace, seen.contexts, copier, seen.target)
+        split = ScoreSplit(weights, seen.trace, seen.contexts, copier, seen.looked)
         match += split.total() * nats
         for kind, terms in _mechanism(split, seen).items():
             for feeder, term in terms.items():
                 by_kind[kind] += term * nats
                 feeders[feeder] = feeders.get(feeder, 0.0) + term * nats
     heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
-    kind = max(by_kind, key=lambda k: by_kind[k])
-    notes = [] if seen.offset == 1 else [f"offset {seen.offset}"]
-    if by_kind[kind] < match / 2:
+    how = max(by_kind, key=lambda k: by_kind[k])
+    notes = [] if lookup == INDUCTION else [str(lookup)]
+    if lookup.offset > 0 and by_kind[how] < match / 2:
         notes.append("how the match is made is not on the frame: no shift or pointer explains it")
     total = sum(copies.values())
-    unit, place = ("shift", seen.target) if kind == "induction" else ("look", seen.contexts.query)
+    unit, place = ("shift", seen.target) if how == "induction" else ("look", seen.contexts.query)
+    effects = {unit: _look(seen, feeders, place)} if lookup.offset > 0 else {}
     return Circuit(
-        kind=kind if seen.offset == 1 else "skip",
+        kind=_kind(lookup, how),
         heads=tuple(heads),
         edges=tuple(sorted(edges, key=str)),
-        effects={unit: _look(seen, feeders, place), "match": match / total, "copy": total},
+        effects={**effects, "match": match / total, "copy": total},
         strength=strength,
-        coverage=coverage_of(cells, probe.context, seen.offset),
+        coverage=coverage_of(cells, probe.context, lookup),
         note="; ".join(notes),
         parts=_parts(seen, heads, copies),
+        hops=lookup.hops,
     )
+
+
+def _kind(lookup: Lookup, how: Kind) -> Kind:
+    """What a circuit that answers a lookup is called; `how` names the mechanism of induction."""
+    if lookup.hops > 1:
+        return "k_hop"
+    if lookup.prefix > 1:
+        return "induction_long_prefix"
+    if lookup.offset < 0:
+        return "backward_retrieval"
+    return how if lookup == INDUCTION else "skip"
+
+
+def lookup_of(circuit: Circuit) -> Lookup:
+    """What a circuit that answers from the context is asked."""
+    if circuit.kind == "backward_retrieval":
+        return Lookup(-1)
+    return Lookup(hops=circuit.hops, prefix=2 if circuit.kind == "induction_long_prefix" else 1)
 
 
 def _smallest_that_answers(
     probe: Probe, seen: Matched
 ) -> tuple[dict[HeadIndex, float], set[Edge], float] | None:
-    """Copiers with their nats, edges, and strength: of the first of `SHARES` by which the circuit
+    """Copiers with their nats, edges, and strength: of the first candidate by which the circuit
     alone answers nearly as often as the whole model, else of the one that answers most often."""
     weights, best = probe.weights, None
-    full = float(answers(weights, seen.trace, seen.contexts).mean())
-    for share in SHARES:
-        copies = _copiers(probe, seen, share)
-        if not copies:
-            continue
-        edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
-        heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
-        edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+    full = float(seen.right.mean())
+    for copies, edges in _candidates(probe, seen):
         trace = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
         alone = float(answers(weights, trace, seen.contexts).mean())
         if best is None or alone > best[2]:
@@ -104,6 +180,20 @@ def _smallest_that_answers(
     # are not the circuit's: what the match adds must be half of them.
     due = 2 * max(0.0, float(seen.answer_lift.mean()))
     return None if best is None else (best[0], best[1], min(best[2], full, due))
+
+
+def _candidates(probe: Probe, seen: Matched) -> Iterator[tuple[dict[HeadIndex, float], set[Edge]]]:
+    """Copiers and edges, the smallest circuit first: of each of `SHARES`, what the copiers read,
+    then all that the circuit's heads read of its earlier ones (feeders have feeders, too)."""
+    for share in SHARES:
+        copies = _copiers(probe, seen, share)
+        if copies:
+            edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
+            heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
+            edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
+            yield copies, edges
+            within = [(a, b) for a in heads for b in heads if a[0] < b[0]]
+            yield copies, edges | {Edge(a, b, port) for a, b in within for port in PORTS}
 
 
 def _more_than_chance(lift: Tensor) -> bool:
@@ -117,7 +207,10 @@ def _parts(
     """The role of every head that looks where the circuit needs a look: copiers at the answer,
     others from the answer's place at the earlier copy, or from the query at it."""
     rows, query, match = seen.contexts.rows, seen.contexts.query, seen.contexts.match
-    end, feeder = ("induction", "previous_token") if seen.offset == 1 else ("skip", "offset")
+    lookup = seen.lookup
+    end, feeder = ("induction", "previous_token") if lookup.offset == 1 else ("skip", "offset")
+    if lookup.offset < 0:
+        end, feeder = "backward_retrieval", "previous_token"
     parts = []
     for layer, head in heads:
         pattern = seen.trace.attention[layer][:, head]
@@ -125,10 +218,15 @@ def _parts(
         def looks(place: Tensor, at: Tensor, pattern: Tensor = pattern) -> bool:
             return float(pattern[rows, place, at].mean()) >= LOOKS
 
+        carried = (match, seen.target) if lookup.offset < 0 else (seen.target, match)
         if (layer, head) in copiers:
-            found = end if looks(query, seen.target) else None
-        elif looks(seen.target, match):
+            found = end if looks(query, seen.looked) else None
+        elif any(looks(query, seen.reached(hop)) for hop in range(lookup.hops - 1)):
+            found = end
+        elif looks(*carried):
             found = feeder
+        elif lookup.prefix > 1 and looks(seen.target, match - 1):
+            found = "offset"
         else:
             found = "duplicate_token" if looks(query, match) else None
         parts += [] if found is None else [((layer, head), found)]
@@ -147,16 +245,38 @@ def _copiers(probe: Probe, seen: Matched, share: float) -> dict[HeadIndex, float
         node: means[node]
         for node in leading(means, SHARES[-1])
         if not isinstance(node, str)
-        and float(seen.lift[node].mean()) > (share / 2 if node in much else LOOKS)
+        and float(seen.attends[node].mean()) > (share / 2 if node in much else LOOKS)
     }
 
 
 def _edges_into(probe: Probe, seen: Matched, copier: HeadIndex, share: float) -> set[Edge]:
     """The edge to the output, and K, Q and V edges from earlier heads that bring their share."""
-    split = ScoreSplit(probe.weights, seen.trace, seen.contexts, copier, seen.target)
-    edges = composition(split, copier, share) | {Edge(copier, OUTPUT, "out")}
-    values = value_margins(probe.weights, seen.trace, seen.contexts, copier, seen.target)
-    return edges | {Edge(node, copier, "V") for node in leading(values, share) if node != EMBED}
+    last = seen.lookup.hops - 1
+    edges = _matched_by(probe, seen, copier, seen.looked, last, share)
+    values = value_margins(probe.weights, seen.trace, seen.contexts, copier, seen.looked)
+    edges |= {Edge(node, copier, "V") for node in leading(values, share) if node != EMBED}
+    return edges | {Edge(copier, OUTPUT, "out")}
+
+
+def _matched_by(
+    probe: Probe, seen: Matched, head: HeadIndex, target: Tensor, hop: int, share: float
+) -> set[Edge]:
+    """K and Q edges into a head that looks at `target`, where `hop` matches come before its own:
+    a head that its query reads, and that looks where one of these leads, is followed in turn."""
+    edges = composition(
+        ScoreSplit(probe.weights, seen.trace, seen.contexts, head, target), head, share
+    )
+    rows, query = seen.contexts.rows, seen.contexts.query
+    for source in [e.source for e in edges if e.port == "Q"]:
+        if isinstance(source, str):
+            continue
+        layer, index = source
+        for earlier in range(hop - 1, -1, -1):
+            place = seen.reached(earlier)
+            if float(seen.trace.attention[layer][rows, index, query, place].mean()) >= LOOKS:
+                edges |= _matched_by(probe, seen, source, place, earlier, share)
+                break
+    return edges
 
 
 def _mechanism(split: ScoreSplit, seen: Matched) -> dict[Kind, dict[HeadIndex, float]]:

@@ -16,27 +16,60 @@ from imir_detect._typing import Bool, HeadIndex, Int
 from imir_detect.circuits.core import Coverage, short
 from imir_detect.circuits.probe import Probe, answers
 from imir_detect.coordinates.pathsum import Trace, sum_paths
-from imir_detect.frame.contexts import Contexts, all_cells, matching_contexts, without_match
+from imir_detect.frame.contexts import Contexts
+from imir_detect.frame.lookups import Lookup, matching_contexts, without_match
 
 FEWEST = 8  # contexts below which nothing is said about a set of places
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Contexts with a match at one offset, and what the match brings against the same contexts
-    without it: attention to the wanted position (`lift`) and to the earlier copy itself (`same`),
-    head by head, and answers that win (`answer_lift`). All are per context."""
+    """Contexts of one lookup, and what the match brings against the same contexts without it:
+    attention to the wanted position (`lift`) and to the earlier copy itself (`same`), head by head,
+    and answers that win (`answer_lift`). `right`: answers that win, with the match. All are per
+    context."""
 
     contexts: Contexts
     trace: Trace
     lift: dict[HeadIndex, Tensor]
     same: dict[HeadIndex, Tensor]
     answer_lift: Tensor
-    offset: int
+    right: Tensor
+    lookup: Lookup
 
     @property
     def target(self) -> Int[Tensor, " n"]:
-        return self.contexts.match + self.offset
+        return self.contexts.match + self.lookup.offset
+
+    @property
+    def looked(self) -> Int[Tensor, " n"]:
+        """Where the copying head looks: at the wanted token. One that stands before the copy may
+        also be read at the copy, where a previous-token head has put it: whichever the match draws
+        more attention to."""
+        return self.contexts.match if self._at_copy else self.target
+
+    @property
+    def attends(self) -> dict[HeadIndex, Tensor]:
+        """What the match adds to every head's attention to `looked`."""
+        return self.same if self._at_copy else self.lift
+
+    @property
+    def _at_copy(self) -> bool:
+        gained = [
+            sum(max(0.0, float(lift.mean())) for lift in lifts.values())
+            for lifts in (self.same, self.lift)
+        ]
+        return self.lookup.offset < 0 and gained[0] >= gained[1]
+
+    def reached(self, hop: int) -> Int[Tensor, " n"]:
+        """Where the token stands that the first `hop` + 1 matches lead to."""
+        return self.contexts.links[:, hop] + self.lookup.offset
+
+    @property
+    def score(self) -> Tensor:
+        """By which places are chosen: answers that win, at half their worth where they win without
+        the match as well. The gain alone would be noisier; answers alone are won by any copying."""
+        return (self.right + self.answer_lift) / 2
 
     def within(self, cells: Bool[Tensor, "pos pos"]) -> Matched:
         """Only the contexts whose (query, match) lies in `cells`."""
@@ -47,32 +80,35 @@ class Matched:
             {head: lift[keep] for head, lift in self.lift.items()},
             {head: lift[keep] for head, lift in self.same.items()},
             self.answer_lift[keep],
-            self.offset,
+            self.right[keep],
+            self.lookup,
         )
 
 
 def observe(
     probe: Probe,
-    offset: int,
+    lookup: Lookup,
     asked: Int[Tensor, " asked"] | None,
     *,
     stream: int,
     n: int,
     cells: Bool[Tensor, "pos pos"] | None = None,
+    fill: Int[Tensor, " fill"] | None = None,
 ) -> Matched:
-    """Sum all paths on n contexts with a match (at `cells`, where given), and on the same contexts
-    without it."""
+    """Sum all paths on up to n contexts with a match (at `cells`, where given), and on the same
+    contexts without it. `fill`: tokens of the rest of the context (default: the probe's
+    vocabulary)."""
     weights, generator = probe.weights, probe.generator(stream)
     contexts = matching_contexts(
         n,
         probe.context,
-        probe.vocabulary,
+        probe.vocabulary if fill is None else fill,
+        lookup,
         asked=asked,
-        offset=offset,
         cells=cells,
         generator=generator,
     )
-    plain = without_match(contexts, generator=generator)
+    plain = without_match(contexts, lookup, generator=generator)
     trace, control = sum_paths(weights, contexts.tokens), sum_paths(weights, plain.tokens)
     rows, query, match = contexts.rows, contexts.query, contexts.match
 
@@ -83,10 +119,11 @@ def observe(
             for layer, head in weights.heads
         }
 
-    gained = torch.zeros(len(contexts), dtype=torch.float64)
+    right = gained = torch.zeros(len(contexts), dtype=torch.float64)
     if weights.same_vocabulary:
-        gained = answers(weights, trace, contexts) - answers(weights, control, plain)
-    return Matched(contexts, trace, lift(match + offset), lift(match), gained, offset)
+        right = answers(weights, trace, contexts)
+        gained = right - answers(weights, control, plain)
+    return Matched(contexts, trace, lift(match + lookup.offset), lift(match), gained, right, lookup)
 
 
 def competitors(seen: Matched) -> Tensor:
@@ -99,9 +136,9 @@ def competitors(seen: Matched) -> Tensor:
     return torch.where(visible, tokens, own)
 
 
-def coverage_of(cells: Bool[Tensor, "pos pos"], length: int, offset: int) -> Coverage:
+def coverage_of(cells: Bool[Tensor, "pos pos"], length: int, lookup: Lookup) -> Coverage:
     """The share of (query, match) pairs that `cells` keeps, with the places left out named."""
-    possible = all_cells(length, offset)
+    possible = lookup.cells(length)
     kept = cells & possible
     columns = possible.any(0)
     left_out = [int(p) for p in (columns & ~kept.any(0)).nonzero()[:, 0]]

@@ -82,7 +82,7 @@ def _against_permuted(pattern: Tensor, query: Tensor, key: Tensor) -> tuple[floa
         return 0.0, 0.0
     rows = pattern[query]
     visible = torch.arange(pattern.shape[1]) <= query[:, None]
-    mean = 1.0 / (query + 1)
+    mean = 1 / (query + 1).to(pattern.dtype)
     variance = ((rows - mean[:, None]).pow(2) * visible).sum(1) / (query + 1)
     value = float(pattern[query, key].mean())
     spread = float(variance.sum().sqrt()) / len(query)

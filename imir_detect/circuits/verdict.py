@@ -8,7 +8,6 @@ the hash of the split it comes from; `benchmarks/zoo/calibrate.py` writes it.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ from typing import Any, Literal
 
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.errors import UnreadableFileError
+from imir_detect.strict import read_json
 
 LABELS = ("icl", "iwl", "mixed", "none")
 AXES: tuple[Literal["icl", "iwl"], ...] = ("icl", "iwl")
 FILE = Path(__file__).with_name("verdict.json")
+NEAREST = 0.02  # to 0 and 1: shares are means over a few hundred questions
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def shipped_fit() -> Fit:
 def read_fit(path: Path) -> Fit:
     """A fit from its JSON file."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         return Fit(
             works={axis: Logistic(**data["works"][axis]) for axis in AXES},
             accuracy={axis: Logistic(**data["accuracy"][axis]) for axis in AXES},
@@ -70,7 +71,7 @@ def read_fit(path: Path) -> Fit:
             kinds={name: tuple(values) for name, values in data["kinds"].items()},
             split=data["split"],
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableFileError(
             f"no readable calibration at {path}",
             got=f"{type(error).__name__}: {error}",
@@ -79,30 +80,58 @@ def read_fit(path: Path) -> Fit:
         ) from error
 
 
-def features(circuits: Iterable[Circuit]) -> dict[str, float]:
-    """Functional quantities of whole circuits, which carry over in width, depth and vocabulary:
-    of the strongest in-context circuit, and of in-weights association, the strength, the coverage
-    and the nats of its weakest step; zeros where there is none."""
+def features(
+    circuits: Iterable[Circuit],
+    wins: Mapping[str, float] | None = None,
+    by_match: float | None = None,
+) -> dict[str, float]:
+    """Functional quantities of whole circuits, which carry over in width, depth and vocabulary.
+
+    Of the strongest in-context circuit, and of in-weights association: the strength, the coverage
+    and the nats of its weakest step; zeros where there is none. Of the whole model (`Findings`; the
+    strengths, where it is not given): the share it answers (`wins`), and for the context the part
+    that is owed to the match (`matched`). Of all shares also the log-odds, in nats.
+    """
     result = {}
     circuits = list(circuits)
     for axis, kinds in (("icl", IN_CONTEXT), ("iwl", ("in_weights",))):
         own = [c for c in circuits if c.kind in kinds]
         best = max(own, key=lambda c: c.strength, default=None)
         nats = [] if best is None else [v for u, v in best.effects.items() if "direct" not in u]
-        result[f"{axis}_strength"] = 0.0 if best is None else best.strength
+        strength = 0.0 if best is None else best.strength
         result[f"{axis}_coverage"] = 0.0 if best is None else best.coverage.share
         result[f"{axis}_nats"] = min(nats, default=0.0)
+        answered = strength if wins is None else wins[axis]
+        matched = by_match if by_match is not None and axis == "icl" else answered
+        shares = {"strength": strength, "wins": answered, "matched": min(matched, answered)}
+        for name, share in shares.items():
+            result[f"{axis}_{name}"] = share
+            result[f"{axis}_{name}_odds"] = _log_odds(share)
     return result
 
 
-def label_probabilities(circuits: Iterable[Circuit]) -> dict[str, float]:
+def _log_odds(share: float) -> float:
+    """Log-odds of a share; shares nearer than `NEAREST` to 0 or 1 count as there."""
+    inside = min(max(share, NEAREST), 1 - NEAREST)
+    return math.log(inside / (1 - inside))
+
+
+def label_probabilities(
+    circuits: Iterable[Circuit],
+    wins: Mapping[str, float] | None = None,
+    by_match: float | None = None,
+) -> dict[str, float]:
     """Probabilities of the four labels; they sum to 1, and the largest is the label.
 
     >>> probabilities = label_probabilities([])
     >>> max(probabilities, key=probabilities.get), probabilities["none"] > 0.9
     ('none', True)
     """
-    values = features(circuits)
+    return probabilities_of(features(circuits, wins, by_match))
+
+
+def probabilities_of(values: Mapping[str, float]) -> dict[str, float]:
+    """`label_probabilities`, from `features`."""
     icl, iwl = (shipped_fit().works[axis](values) for axis in AXES)
     return {
         "icl": icl * (1 - iwl),
@@ -112,9 +141,13 @@ def label_probabilities(circuits: Iterable[Circuit]) -> dict[str, float]:
     }
 
 
-def predicted_accuracy(circuits: Iterable[Circuit]) -> dict[str, float]:
+def predicted_accuracy(
+    circuits: Iterable[Circuit],
+    wins: Mapping[str, float] | None = None,
+    by_match: float | None = None,
+) -> dict[str, float]:
     """The accuracies to expect on fresh associations ("icl") and on R ("iwl"), in [0, 1]."""
-    values = features(circuits)
+    values = features(circuits, wins, by_match)
     return {axis: shipped_fit().accuracy[axis](values) for axis in AXES}
 
 

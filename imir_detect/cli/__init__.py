@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from imir_detect.cli import bench, compare, demo, detect, graph, support, tasks, theory, train, zoo
-from imir_detect.cli.terminal import Group, console, settings
+from imir_detect.cli.terminal import Group, console, escape, settings
 from imir_detect.errors import ImirError
+from imir_detect.progress import silence
 
 __all__ = ["app", "main"]
 
@@ -48,6 +49,7 @@ def _settings(
 ) -> None:
     settings.debug = debug
     settings.quiet = console.quiet = quiet
+    silence(quiet)
 
 
 def main() -> None:
@@ -55,6 +57,8 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     settings.debug = False
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal of few letters shows the others' numbers
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except Exception as error:

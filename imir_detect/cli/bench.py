@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import console
+from imir_detect.cli.terminal import Seed, console, escape
 
 app = typer.Typer(help="Score circuit-discovery methods on models whose circuits are known.")
 Folder = Annotated[Path, typer.Option(help="Where runs, models and tables are kept.")]
@@ -22,10 +21,10 @@ def run(
         list[str] | None,
         typer.Option(help="A method's name, or module:function; may be repeated. Default: all."),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes at work.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 1,
     backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky",
-    samples: Annotated[int, typer.Option(help="Prompts a method may draw.")] = 64,
-    seed: Annotated[int, typer.Option(help="Seed of every method.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Prompts a method may draw.")] = 32,
+    seed: Seed = 0,
 ) -> None:
     """Run what has not been run yet; the tables come after. Interrupt and resume at will."""
     from imir_detect.benchmark.contract import Budget
@@ -56,12 +55,18 @@ def report(
     folder: Folder = Path("runs/bench"),
     out: Annotated[Path | None, typer.Option(help="Where to write; default FOLDER/report.")] = None,
     figures: Annotated[bool, typer.Option(help="Draw the two figures, too.")] = True,
+    html: Annotated[Path | None, typer.Option(help="Write the leaderboard as a page.")] = None,
 ) -> None:
     """Leaderboard, Pareto plot and per-case heat map of the runs in a folder."""
     from imir_detect.benchmark.results import read_rows, write_report
 
-    for path in write_report(read_rows(folder), out or folder / "report", figures=figures):
+    rows = read_rows(folder)
+    for path in write_report(rows, out or folder / "report", figures=figures):
         console.print(escape(str(path)))
+    if html is not None:
+        from imir_detect.report.plates import write_leaderboard_page
+
+        console.print(f"page written to {escape(str(write_leaderboard_page(rows, html)))}")
 
 
 @app.command()

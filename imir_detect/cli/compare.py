@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import console, escape, settings, tell
 from imir_detect.errors import InvalidArgumentError
 
 
@@ -37,7 +36,7 @@ def compare(
     if settings.quiet:
         print("\n".join(f"{row['model']}: {row['label']}" for row in found.table))
     console.print(escape(str(found)), soft_wrap=True)
-    console.print(escape(found.summary()))
+    tell(found.summary())
     if json is not None:
         console.print(f"table written to {escape(str(found.table.to_json(json)))}")
     if html is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import Model, console, load, settings
+from imir_detect.cli.course import follow
+from imir_detect.cli.terminal import Model, Seed, console, escape, load, plain_table, settings, tell
 from imir_detect.result import Report
 from imir_detect.table import cell_text
+
+MOST_HEADS = 24  # lines of the head table
 
 
 def detect(
@@ -19,23 +21,37 @@ def detect(
     json: Annotated[Path | None, typer.Option(help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0,
+    seed: Seed = 0,
     verify: Annotated[bool, typer.Option(help="Ablate the circuits found, too.")] = False,
+    checkpoints: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoints",
+            help="MODEL is a folder of checkpoints, or a name on the hub with revisions: follow "
+            "coordinates and verdict over them. JSON: the table; HTML: the comparison.",
+        ),
+    ] = False,
 ) -> None:
     """Detect the circuits of one model and print the report."""
     from imir_detect.pipeline import detect_circuits
 
+    options: dict[str, Any] = {
+        "context": context,
+        "seed": seed,
+        "verify": "ablate" if verify else None,
+    }
+    if checkpoints:
+        follow(model, json, html, options)
+        return
     with console.status("reading the model"):
         loaded = load(model)
     with console.status("reading its circuits"):
-        report = detect_circuits(
-            loaded, context=context, seed=seed, verify="ablate" if verify else None
-        )
+        report = detect_circuits(loaded, **options)
     if settings.quiet:
         print(report.label)
-    console.print(escape(str(report)))
+    tell(str(report))
     for text in report.limits:
-        console.print(f"[dim]  limit: {escape(text)}[/dim]")
+        tell(f"  limit: {text}")
     console.print(_heads(report))
     if json is not None:
         console.print(f"report written to {escape(str(report.to_json(json)))}")
@@ -44,8 +60,8 @@ def detect(
 
 
 def _heads(report: Report) -> RichTable:
-    """The head table under short column names, so that it fits a terminal."""
-    table = RichTable(title="heads: predicted attention, read-out, role", title_justify="left")
+    """The head table under short column names, so that it fits a terminal; of many heads those
+    with a role, or the largest shares."""
     short = {
         "previous_token": "previous",
         "duplicate_token": "duplicate",
@@ -55,9 +71,18 @@ def _heads(report: Report) -> RichTable:
         "association": "assoc.",
         "role": "role",
     }
-    for name in ("head", *short.values()):
-        table.add_column(name, no_wrap=True)
-    for row in report.heads:
+    title = "heads: predicted attention, read-out, role"
+    rows = list(report.heads)
+    if len(rows) > MOST_HEADS:
+        rows = sorted(rows, key=lambda row: (row["role"] == "none", -_largest(row)))[:MOST_HEADS]
+        rows.sort(key=lambda row: (row["layer"], row["head"]))
+        title += f"\n({MOST_HEADS} of {len(report.heads)}; all of them with --json or --html)"
+    table = plain_table("head", *short.values(), title=title)
+    for row in rows:
         entries = (cell_text(row[name]) for name in short)
         table.add_row(f"L{row['layer']}H{row['head']}", *entries)
     return table
+
+
+def _largest(row: dict[str, Any]) -> float:
+    return max(row[name] or 0.0 for name in ("previous_token", "duplicate_token", "induction"))

@@ -6,29 +6,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import Model, console, load, settings
+from imir_detect.cli.terminal import Model, Seed, console, escape, load, save_rows, settings, tell
 
 
 def graph(
     model: Model,
     nodes: Annotated[int | None, typer.Option(help="Positions to read, from 0.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all candidate edges as JSON.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the null's draws.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the graph as a page.")] = None,
+    seed: Seed = 0,
 ) -> None:
     """Read from layer 0 which earlier position each position depends on, with a null."""
     from imir_detect.circuits.causal_graph import recover_causal_graph
-    from imir_detect.table import Table
 
     found = recover_causal_graph(load(model), nodes=nodes, seed=seed)
     if settings.quiet:
         print(" ".join(f"{e.parent}->{e.child}" for e in found.edges))
-    console.print(escape(str(found)), soft_wrap=True)
+    tell(str(found))
     for text in found.notes:
-        console.print(f"[dim]  note: {escape(text)}[/dim]")
-    if json is not None:
-        rows = list(found.rows())
-        columns = list(rows[0]) if rows else []
-        table = Table(columns, (row.values() for row in rows))
-        console.print(f"candidates written to {escape(str(table.to_json(json)))}")
+        tell(f"  note: {text}")
+    save_rows(list(found.rows()), json, "candidates")
+    if html is not None:
+        from imir_detect.report.plates import write_graph_page
+
+        page = write_graph_page(found, html, name=model)
+        console.print(f"page written to {escape(str(page))}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from rich.table import Table as RichTable
 
+from imir_detect.cli.terminal import Json, console, save_rows, settings
 from imir_detect.weights.support import FAMILIES
 
 
-def support() -> None:
+def support(json: Json = None) -> None:
     """List the kinds of model that are read, and those that are refused with the reason."""
-    from imir_detect.cli.terminal import console, settings
-
+    rows = [asdict(family) for family in FAMILIES]
+    save_rows(rows, json, "kinds")
     if settings.quiet:
         for family in FAMILIES:
             print(f"{family.name}\t{'read' if family.read else 'refused'}")

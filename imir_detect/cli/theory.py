@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import Json, Seed, console, escape, save_rows, settings
 
 app = typer.Typer(help="The paper's theorems, checked on small cases.", no_args_is_help=True)
-Json = Annotated[Path | None, typer.Option(help="Write the rows as JSON.")]
-Seed = Annotated[int, typer.Option(help="Seed of all draws.")]
 
 
 @app.command()
@@ -73,8 +70,7 @@ def _say(title: str, rows: Iterable[Any], json: Path | None) -> None:
     if settings.quiet:
         print(shown)
     console.print(escape(f"{title}\n{shown}"), soft_wrap=True)
-    if json is not None:
-        console.print(f"rows written to {escape(str(table.to_json(json)))}")
+    save_rows(rows, json, "rows")
 
 
 def _digits(value: Any) -> Any:

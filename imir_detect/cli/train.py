@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import console, escape, settings
 
 
 def train(
@@ -31,14 +30,10 @@ def train(
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Train a small recall model and save it with a card of its measured behaviour."""
-    from dataclasses import asdict
-
     from imir_detect.tasks import make_task
-    from imir_detect.training.behaviour import measured_label
-    from imir_detect.training.loop import Recipe, describe, evaluate
-    from imir_detect.training.loop import train as run_training
+    from imir_detect.training.loop import Recipe
+    from imir_detect.training.saved import train_and_save
     from imir_detect.weights.native import ModelSpec
-    from imir_detect.weights.store import save_model
 
     task = make_task(
         "recall",
@@ -59,17 +54,7 @@ def train(
         d_mlp=mlp,
         norm=norm,  # type: ignore[arg-type]  # ModelSpec refuses what it does not know
     )
-    recipe = Recipe(steps=steps, rate=rate, seed=seed)
-    run = run_training(task, spec, recipe, folder=folder)
-    measured = evaluate(run.model, task)
-    card = {
-        "label": measured_label(measured),
-        "task": describe(task),
-        "recipe": asdict(recipe),
-        "measured": measured,
-    }
-    save_model(run.model, spec, folder, card)
-    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+    card = train_and_save(task, spec, Recipe(steps=steps, rate=rate, seed=seed), folder)
     if settings.quiet:
         print(card["label"])
-    console.print(f"saved to {escape(str(folder))}: {card['label']}, measured {measured}")
+    console.print(f"saved to {escape(str(folder))}: {card['label']}, measured {card['measured']}")

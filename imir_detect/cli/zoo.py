@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import Json, console, escape, plain_table, save_rows, settings
 from imir_detect.errors import ImirError
+from imir_detect.weights.native import ModelSpec
 from imir_detect.zoo import HOME
 
 app = typer.Typer(help="Models whose behaviour was measured: list, show, build, check.")
+NO_TASK = {"name": "-"}
 Folder = Annotated[Path, typer.Option(help="Where the models lie; the package's own by default.")]
 
 
@@ -25,26 +25,29 @@ class SplitName(str, Enum):
     training = "training"
     development = "development"
     held_out = "held-out"
+    fresh = "fresh"
 
 
 @app.command("list")
-def list_models(folder: Folder = HOME) -> None:
+def list_models(folder: Folder = HOME, json: Json = None) -> None:
     """List the models: label, measured accuracies, task and architecture."""
     from imir_detect.weights.store import read_card
     from imir_detect.zoo.cards import model_folders
 
-    table = RichTable()
-    table.add_column("model", overflow="fold")
-    for name in ("label", "ICL", "IWL", "task", "architecture"):
-        table.add_column(name, no_wrap=True)
+    table = plain_table("model", "label", "ICL", "IWL", "task", "architecture")
+    cards = []
     for home in model_folders(folder):
         card = read_card(home)
+        cards.append({"model": home.name, "label": card.get("label"), **card.get("measured", {})})
         if settings.quiet:
             print(home.name)
-        accuracies = [_share(card["measured"].get(f"{axis}_accuracy")) for axis in ("icl", "iwl")]
-        label = card.get("label", "-")
-        table.add_row(home.name, label, *accuracies, card["task"]["name"], _shape(card["spec"]))
+        measured = card.get("measured", {})
+        accuracies = [_share(measured.get(f"{axis}_accuracy")) for axis in ("icl", "iwl")]
+        words = (home.name, card.get("label", "-"), *accuracies, card.get("task", NO_TASK)["name"])
+        table.add_row(*map(escape, words), escape(_shape(card["spec"])))
     console.print(table)
+    columns = {name: None for row in cards for name in row}
+    save_rows([{**columns, **row} for row in cards], json, "models")
 
 
 @app.command("show")
@@ -53,8 +56,9 @@ def show(
 ) -> None:
     """Print the card of one model."""
     from imir_detect.weights.store import read_card
+    from imir_detect.zoo.cards import model_folder
 
-    print(json.dumps(read_card(folder / name), indent=2))
+    print(json.dumps(read_card(model_folder(folder, name)), indent=2))
 
 
 @app.command("build")
@@ -76,9 +80,9 @@ def check(
     folder: Folder = HOME,
 ) -> None:
     """Measure the models again, and say which cards are not so (exit code 1)."""
-    from imir_detect.zoo.cards import check_model, model_folders
+    from imir_detect.zoo.cards import check_model, model_folder, model_folders
 
-    homes = [folder / name for name in names] if names else model_folders(folder)
+    homes = [model_folder(folder, name) for name in names] if names else model_folders(folder)
     wrong = 0
     for home in homes:
         found = check_model(home)
@@ -98,7 +102,12 @@ def _share(value: float | None) -> str:
 
 
 def _shape(spec: dict[str, Any]) -> str:
-    parts = [f"{spec['n_layers']}L{spec['n_heads']}H d{spec['d_model']}", spec["norm"] or ""]
-    parts += ["MLP"] if spec["d_mlp"] else []
-    parts += ["rotary"] if spec["position"] == "rotary" else []
+    """A specification in a few letters; a card may leave out what has a default, or be wrong."""
+    try:
+        known = ModelSpec(**spec)
+    except (ImirError, TypeError):
+        return "-"
+    parts = [f"{known.n_layers}L{known.n_heads}H d{known.d_model}", known.norm or ""]
+    parts += ["MLP"] if known.d_mlp else []
+    parts += ["rotary"] if known.position == "rotary" else []
     return " ".join(part for part in parts if part)

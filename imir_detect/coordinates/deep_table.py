@@ -28,6 +28,7 @@ from imir_detect.coordinates.table import (
     within,
 )
 from imir_detect.frame.names import TOKEN_IDENTITY, shift
+from imir_detect.progress import bar
 from imir_detect.weights.forward import SIDES, Side, finish, project, qk_factor
 from imir_detect.weights.model import ModelWeights
 
@@ -46,7 +47,7 @@ def deep_table(
     asked = torch.arange(size)
     others = draw_others(asked, size, max(1, extended.context - 1), generator=generator)
     rows: list[Coordinate] = []
-    for layer in range(weights.n_layers):
+    for layer in bar(range(weights.n_layers), what="coordinates"):
         scores = _place_scores(weights, extended, layer)
         factors = [_factors(weights, extended, layer, side) for side in SIDES]
         for index in range(weights.n_heads):

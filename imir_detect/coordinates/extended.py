@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from imir_detect._typing import Float, Int
 from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE
+from imir_detect.progress import bar
 from imir_detect.weights.model import ModelWeights
 
 Run = Callable[[Tensor], tuple[list[Tensor], Tensor]]
@@ -76,10 +76,7 @@ class Extended:
         n = max(2, -(-size * occurrences // length))
         index = distinct_tokens(n, length, torch.arange(size), generator=generator)
         sums = _Sums(size, length, [weights.rms] * weights.n_layers + [bool(weights.rms_out)])
-        starts = tqdm(
-            range(0, n, BATCH), desc="extended embeddings", disable=None, leave=False, delay=2
-        )
-        for start in starts:
+        for start in bar(range(0, n, BATCH), what="extended embeddings"):
             rows = index[start : start + BATCH]
             half = (torch.arange(start, start + len(rows)) >= n // 2).long()
             sums.add(rows, half, *run(sample[rows]))

@@ -38,7 +38,13 @@ OUTPUT: Literal["output"] = "output"
 
 
 class Edge(NamedTuple):
-    """What `source` writes, read by `target` at a port: a head's "Q", "K" or "V", or "out"."""
+    """What `source` writes, read by `target` at a `port`: a head's "Q", "K" or "V", or "out".
+
+    A head is (layer, head); "embed" and "output" are the two ends of the graph.
+
+    >>> print(Edge((0, 1), (1, 0), "K"))
+    L0H1 -K-> L1H0
+    """
 
     source: Node
     target: Node
@@ -72,6 +78,8 @@ class Trace:
     - `qk_factors[layer]`: factors of the query-key norm for queries and for keys (n, head, pos, 1);
       `post[layer]` (n, pos, d_model): factor of a norm after attention. None where there is none;
       `written` and `rest` hold what that norm leaves.
+    - `before_mlp[layer]` (n, pos, d_model): the residual that the layer's MLP reads, before its
+      norm; None without one.
     """
 
     attention: tuple[Float[Tensor, "n head pos pos"], ...]
@@ -82,6 +90,7 @@ class Trace:
     final: Float[Tensor, "n pos d_model"]
     qk_factors: tuple[tuple[Tensor, Tensor] | None, ...]
     post: tuple[Float[Tensor, "n pos d_model"] | None, ...]
+    before_mlp: tuple[Float[Tensor, "n pos d_model"] | None, ...]
 
     def select(self, keep: Tensor) -> Trace:
         """The trace of the contexts that a mask or an index keeps."""
@@ -94,6 +103,7 @@ class Trace:
             self.final[keep],
             tuple(None if f is None else (f[0][keep], f[1][keep]) for f in self.qk_factors),
             tuple(None if f is None else f[keep] for f in self.post),
+            tuple(None if x is None else x[keep] for x in self.before_mlp),
         )
 
     def qk_factor(self, layer: int, side: Side, head: int) -> Float[Tensor, "n 1 pos 1"] | None:
@@ -108,7 +118,7 @@ def sum_paths(weights: ModelWeights, tokens: Int[Tensor, "n pos"]) -> Trace:
     Raises UnsupportedModelError where an MLP was not read.
     """
     residual = embedded = weights.embed(tokens)
-    attention, written, rest, factors, qk_factors, post = [], [], [], [], [], []
+    attention, written, rest, factors, qk_factors, post, read = [], [], [], [], [], [], []
     for layer in range(weights.n_layers):
         factors.append(inverse_rms(weights, residual, layer))
         x = residual * factors[-1]
@@ -124,8 +134,9 @@ def sum_paths(weights: ModelWeights, tokens: Int[Tensor, "n pos"]) -> Trace:
         if factor is not None:
             outputs, bias = outputs * factor[:, None], bias * factor
         written.append(outputs)
-        after = residual + outputs.sum(1) + bias
-        rest.append(bias + mlp(weights, layer, residual if weights.parallel else after))
+        after = residual if weights.parallel else residual + outputs.sum(1) + bias
+        read.append(None if weights.mlps[layer] is None else after)
+        rest.append(bias + mlp(weights, layer, after))
         residual = residual + outputs.sum(1) + rest[-1]
     factors.append(inverse_rms(weights, residual, weights.n_layers))
     return Trace(
@@ -137,6 +148,7 @@ def sum_paths(weights: ModelWeights, tokens: Int[Tensor, "n pos"]) -> Trace:
         residual * factors[-1],
         tuple(qk_factors),
         tuple(post),
+        tuple(read),
     )
 
 
@@ -145,9 +157,10 @@ def sum_edges(
 ) -> Trace:
     """Only the paths that `edges` make; norms divide as in `full`, the trace of the whole model.
 
-    Biases are always read, and so is what positions add to scores. An MLP reads the embedding and
-    earlier MLPs (the direct path, extended through the MLPs), and what it writes counts as part of
-    the embedding's edge.
+    Biases are always read, and so is what positions add to scores. An MLP is a function of all that
+    stands at its place: what it writes of the direct path alone (the embedding and earlier MLPs)
+    counts as part of the embedding's edge; what it writes beyond that, because the heads of `edges`
+    wrote there before it, goes where these heads' edges go.
     """
     connected = {(e.source, e.port, e.target) for e in edges}
     heads = {node for e in edges for node in (e.source, e.target) if not isinstance(node, str)}
@@ -155,14 +168,17 @@ def sum_edges(
     direct = full.embedded
     bias = torch.zeros_like(direct)
     attention, stacked, rest = [], [], []
+    moved: list[Tensor] = []  # by layer: what the MLP makes of the heads, beyond the direct path
 
     def read(target: Node, port: str, layer: int) -> Tensor:
         total = bias.clone()
         if (EMBED, port, target) in connected:
             total = total + direct
-        for source, output in written.items():
-            if (source, port, target) in connected:
-                total = total + output
+        sources = [node for node in written if (node, port, target) in connected]
+        for node in sources:
+            total = total + written[node]
+        for more in moved[min((node[0] for node in sources), default=layer) : layer]:
+            total = total + more
         return total * full.inverse_rms[layer]
 
     for layer in range(weights.n_layers):
@@ -192,10 +208,21 @@ def sum_edges(
                 written[(layer, head)] = outputs[:, head]
         attention.append(seen)
         stacked.append(outputs)
-        before = direct + bias
-        bias = bias + own
-        extra = mlp(weights, layer, before if weights.parallel else direct + bias)
-        direct = direct + extra
+        entering = full.before_mlp[layer]
+        if entering is None:
+            moved.append(torch.zeros_like(bias))
+            bias = bias + own
+            rest.append(own)
+            continue
+        there = [w for node, w in written.items() if node[0] < layer or not weights.parallel]
+        alone = direct + bias if weights.parallel else direct + bias + own
+        factor = inverse_rms(weights, entering, layer)
+        extra = mlp(weights, layer, alone, factor)
+        whole = alone + sum(moved, torch.zeros_like(bias)) + sum(there, torch.zeros_like(bias))
+        moved.append(
+            mlp(weights, layer, whole, factor) - extra if there else torch.zeros_like(bias)
+        )
+        bias, direct = bias + own, direct + extra
         rest.append(own + extra)
     return Trace(
         tuple(attention),
@@ -206,4 +233,5 @@ def sum_edges(
         read(OUTPUT, "out", weights.n_layers),
         full.qk_factors,
         full.post,
+        full.before_mlp,
     )

@@ -7,12 +7,12 @@ are drawn without replacement, so that nothing repeats but what is made to repea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from imir_detect._typing import Bool, Int
+from imir_detect._typing import Int
 from imir_detect.errors import InvalidArgumentError
 
 
@@ -23,12 +23,14 @@ class Contexts:
     - `tokens` (n, pos). `query` (n): index i of the query; what stands after it is never read.
     - `match` (n): index p of the earlier copy of the query's token, -1 where it has none.
     - `wanted` (n): the token that would be right.
+    - `links` (n, k): all copies that lead to it, the last of them at `match` (none by default).
     """
 
     tokens: Int[Tensor, "n pos"]
     query: Int[Tensor, " n"]
     match: Int[Tensor, " n"]
     wanted: Int[Tensor, " n"]
+    links: Int[Tensor, "n links"] = field(default_factory=lambda: torch.zeros(0, 0).long())
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
@@ -39,7 +41,10 @@ class Contexts:
 
     def select(self, keep: Tensor) -> Contexts:
         """The contexts that a mask or an index keeps."""
-        return Contexts(self.tokens[keep], self.query[keep], self.match[keep], self.wanted[keep])
+        links = self.links[keep] if self.links.numel() else self.links
+        return Contexts(
+            self.tokens[keep], self.query[keep], self.match[keep], self.wanted[keep], links
+        )
 
 
 def distinct_tokens(
@@ -61,61 +66,6 @@ def distinct_tokens(
         if not clash.any():
             return vocabulary[drawn]
         drawn[clash] = torch.randint(size, (int(clash.sum()), length), generator=generator)
-
-
-def matching_contexts(
-    n: int,
-    length: int,
-    vocabulary: Int[Tensor, " vocab"],
-    *,
-    asked: Int[Tensor, " asked"] | None = None,
-    offset: int = 1,
-    cells: Bool[Tensor, "pos pos"] | None = None,
-    generator: torch.Generator,
-) -> Contexts:
-    """Contexts whose query repeats an earlier token; the token `offset` after that is wanted.
-
-    The query's index i and its copy's index p <= i - 1 - offset are drawn together, uniformly from
-    `cells` (default: all such pairs). With `asked`, the query and the wanted token come from those
-    tokens and the rest from the whole vocabulary.
-    """
-    _need(length, offset + 2)
-    g = generator
-    tokens = distinct_tokens(n, length, vocabulary, generator=g)
-    allowed = all_cells(length, offset) if cells is None else cells & all_cells(length, offset)
-    pairs = allowed.nonzero()
-    query, match = pairs[torch.randint(len(pairs), (n,), generator=g)].T
-    rows = torch.arange(n)
-    if asked is not None and len(asked) >= 2:
-        pair = distinct_tokens(n, 2, asked, generator=g)
-        tokens = _swap_in(tokens, torch.stack([match, match + offset], 1), pair)
-    tokens[rows, query] = tokens[rows, match]
-    return Contexts(tokens, query, match, tokens[rows, match + offset])
-
-
-def all_cells(length: int, offset: int) -> Bool[Tensor, "pos pos"]:
-    """cells[i, p]: a query at i may repeat a token at p with the wanted one between them."""
-    return torch.ones(length, length, dtype=torch.bool).tril(-1 - offset)
-
-
-def without_match(contexts: Contexts, *, generator: torch.Generator) -> Contexts:
-    """The same contexts with the earlier copy replaced by a token that stands nowhere else.
-
-    Nothing but the match is lost: the query, the wanted token and every position stay.
-    """
-    tokens = contexts.tokens.clone()
-    rows = contexts.rows
-    # The query's own slot held a token of its own before the repeat was written there; drawing
-    # one more row of tokens and taking the first that is unused gives the like of it.
-    vocabulary = torch.unique(contexts.tokens)
-    candidates = distinct_tokens(
-        len(contexts), min(len(vocabulary), tokens.shape[1] + 1), vocabulary, generator=generator
-    )
-    used = (candidates[:, :, None] == tokens[:, None, :]).any(-1)
-    copies = candidates == tokens[rows, contexts.query][:, None]
-    best = (2 * ~used + 1 * ~copies).argmax(1)
-    tokens[rows, contexts.match] = candidates[rows, best]
-    return replace(contexts, tokens=tokens, match=torch.full_like(contexts.match, -1))
 
 
 def repeated_contexts(
@@ -141,7 +91,7 @@ def asking_contexts(
 
     The query stands at one of `places`, drawn uniformly (default: 1 .. length - 1).
     """
-    _need(length, 2)
+    need(length, 2)
     n = len(queries)
     spare = distinct_tokens(n, min(length + 2, len(vocabulary)), vocabulary, generator=generator)
     taken = (spare == queries[:, None]) | (spare == wanted[:, None])
@@ -153,7 +103,7 @@ def asking_contexts(
     return Contexts(tokens, query, torch.full((n,), -1), wanted)
 
 
-def _swap_in(tokens: Tensor, places: Tensor, wanted: Tensor) -> Tensor:
+def swap_in(tokens: Tensor, places: Tensor, wanted: Tensor) -> Tensor:
     """Rows of different tokens with `wanted` at `places`; a token already there moves in turn."""
     tokens = tokens.clone()
     rows = torch.arange(len(tokens))
@@ -165,7 +115,8 @@ def _swap_in(tokens: Tensor, places: Tensor, wanted: Tensor) -> Tensor:
     return tokens
 
 
-def _need(length: int, least: int) -> None:
+def need(length: int, least: int) -> None:
+    """Raises where a context has fewer positions than a question needs."""
     if length < least:
         raise InvalidArgumentError(
             "the context is too short for this question",

@@ -18,11 +18,11 @@ from imir_detect.result import Report
 from imir_detect.table import Table, cell_text
 
 MOST_TURNS = 4  # changes of label that are told in words
-SAID = {
-    "icl": "answering from the context",
-    "iwl": "answering from the weights",
-    "mixed": "doing both",
-    "none": "with no circuit that answers",
+SAID = {  # of one model, and of several
+    "icl": ("answers from the context", "answer from the context"),
+    "iwl": ("answers from its weights", "answer from their weights"),
+    "mixed": ("does both", "do both"),
+    "none": ("has no circuit that answers", "have no circuit that answers"),
 }
 NAMED_TICKS = 24  # models named below the lines; of more, evenly spaced ones
 SHOWN = ("model", "label", "icl", "iwl", "mixed", "none", "strongest", "in_context", "in_weights")
@@ -52,15 +52,15 @@ class Comparison:
     def summary(self) -> str:
         """How many models have which label, and where the label changes, in a sentence."""
         labels = [report.label for report in self.reports.values()]
-        counts = [f"{labels.count(k)} {SAID[k]}" for k in LABELS if k in labels]
+        counts = [f"{n} {SAID[k][n > 1]}" for k in LABELS if (n := labels.count(k))]
         names = list(self.reports)
         turns = [
             f"from {a} to {b} at {names[i + 1]}"
             for i, (a, b) in enumerate(pairwise(labels))
             if a != b
         ]
-        text = "; ".join(counts)
-        text = f"{text[0].upper()}{text[1:]}."
+        models = "model" if len(labels) == 1 else "models"
+        text = f"Of {len(labels)} {models}, {listed(counts)}."
         if 0 < len(turns) <= MOST_TURNS:
             text += f" In the order given the label goes {listed(turns)}."
         return text
@@ -122,7 +122,7 @@ def _page(comparison: Comparison) -> str:
 
 def _lines(table: Table) -> dict[str, Any]:
     """Geometry of the two lines over the models in order."""
-    width, height, left = max(520.0, min(1100.0, 90.0 * len(table))), 260.0, 48.0
+    width, height, left = max(760.0, min(1100.0, 90.0 * len(table))), 260.0, 48.0
     right, top, bottom = width - 24, 16.0, height - 34
 
     def x(index: int) -> float:

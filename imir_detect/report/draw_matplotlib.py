@@ -10,6 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, PathPatch, Rectangle
 from matplotlib.path import Path
 
+from imir_detect.report.draw_matplotlib_studies import (  # noqa: F401  (figures by name)
+    cases,
+    causal,
+    leaderboard,
+    pareto,
+    phase,
+)
 from imir_detect.report.layout import draw_graph
 from imir_detect.report.tables import LABEL_COLOURS, PORT_COLOURS, grouped
 from imir_detect.result import Report

@@ -7,6 +7,13 @@ import math
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from imir_detect.report.draw_plotly_studies import (  # noqa: F401  (figures by name)
+    cases,
+    causal,
+    leaderboard,
+    pareto,
+    phase,
+)
 from imir_detect.report.layout import draw_graph
 from imir_detect.report.tables import LABEL_COLOURS, PORT_COLOURS, grouped
 from imir_detect.result import Report

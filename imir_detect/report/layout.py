@@ -14,6 +14,7 @@ from typing import Any
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge, name_of
 from imir_detect.report.tables import graph_edges, graph_nodes
 from imir_detect.result import Report
+from imir_detect.table import rounded
 
 PORT_PLACE = {"Q": -0.62, "K": 0.0, "V": 0.62}  # across, in radii
 ALONG = (
@@ -165,7 +166,7 @@ def _label(edge: Edge, row: dict[str, Any]) -> str:
     if _faint(row):
         return ""
     port = "" if edge.port == "out" else edge.port
-    effect = "" if row["effect"] is None else f"{row['effect']:.1f}".replace("-", "\u2212")
+    effect = "" if row["effect"] is None else rounded(row["effect"], 1).replace("-", "\u2212")
     return f"{port} {effect}".strip()
 
 

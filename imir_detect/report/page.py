@@ -17,6 +17,7 @@ from imir_detect.circuits.core import Circuit
 from imir_detect.coordinates.pathsum import name_of
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
+from imir_detect.report.charts import Chart, course
 from imir_detect.report.embedded import (
     clearest,
     embedded,
@@ -56,6 +57,7 @@ def report_page(report: Report, *, name: str = "") -> str:
     coordinates = one_head_column(report.coordinates)
     measured = dict(report.measured)
     ablation = measured.pop("ablation", {})
+    elimination = measured.pop("elimination", None)
     accuracies = [
         (key.replace("_", " "), value)
         for key, value in measured.items()
@@ -86,6 +88,8 @@ def report_page(report: Report, *, name: str = "") -> str:
         profiles=profiles,
         last_back=max(report.profiles.column("back"), default=0),
         ablation=ablation,
+        elimination=elimination,
+        traces=_traces(elimination) if elimination else (),
         accuracies=accuracies,
         other=other,
         relation=_relation(report.meta),
@@ -153,7 +157,7 @@ def asset(name: str) -> str:
 def style(environment: Environment) -> str:
     """The style sheet that all pages share."""
     theme = environment.get_template("theme.css.j2").render()
-    return theme + "\n" + asset("page.css") + asset("graph.css")
+    return theme + "\n" + asset("page.css") + asset("graph.css") + asset("charts.css")
 
 
 def markup(text: str) -> Any:
@@ -181,13 +185,24 @@ def _parts(report: Report, profiles: bool) -> list[tuple[str, str]]:
         ("circuits", "Circuits", True),
         ("heads", "Heads", True),
         ("distance", "Distance", profiles),
-        ("measured", "Measured", bool(report.measured)),
+        ("measured", "Measured", bool(set(report.measured) - {"elimination"})),
+        ("elimination", "Elimination", "elimination" in report.measured),
         ("relation", "Relation", True),
         ("coordinates", "Coordinates", True),
         ("limits", "Limits", True),
         ("about", "How it was made", True),
     ]
     return [(place, text) for place, text, there in parts if there]
+
+
+def _traces(elimination: dict[str, Any]) -> tuple[Chart, Chart]:
+    """Loss, with its budget, and accuracy while directions are removed."""
+    gone = "directions removed"
+    budget = (elimination["budget"], f"budget {elimination['budget']:.3g}")
+    return (
+        course(elimination["losses"], x_name=gone, y_name="loss (nats)", level=budget),
+        course(elimination["accuracies"], x_name=gone, y_name="accuracy", top=1.0),
+    )
 
 
 def _model_line(meta: dict[str, Any]) -> str:

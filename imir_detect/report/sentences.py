@@ -39,7 +39,8 @@ DOES = {
     "prefix_match": "{ends} attend{s} to the token behind an earlier copy of this one, but "
     "write{s} no answer.",
     "suppression": "{ends} push{es} down the logit of the token attended to.",
-    "backward_retrieval": "{ends} attend{s} to the token before an earlier copy of this one.",
+    "backward_retrieval": "When a token comes back, {ends} write{s} what stood before its earlier "
+    "copy.",
     "position_sink": "{ends} attend{s} to the first position, whatever stands there.",
 }
 ANSWERS = (*IN_CONTEXT, "skip", "in_weights")
@@ -76,13 +77,14 @@ def verdict_sentence(report: Report) -> str:
         found = f"Circuits that work: {kinds}."
     else:
         found = "No circuit that answers reaches a strength of one half."
-    trust = "calibrated on models whose behaviour was measured"
+    trust = ", calibrated on models whose behaviour was measured."
     if not report.meta.get("calibrated"):
-        trust = "not calibrated yet: read it as an order, not as a frequency"
-    elif report.meta.get("extrapolated"):
-        trust = "extrapolated, since no model of its kind was there to calibrate on: read it as an "
-        trust += "order, not as a frequency"
-    return f"Probability {share} ({trust}). {found}"
+        trust = ", not calibrated: read it as an order, not as a frequency."
+    elif outside := report.meta.get("extrapolated"):
+        why = f" ({'; '.join(map(str, outside))})" if isinstance(outside, list) else ""
+        trust = ", extrapolated: the model lies outside the range of those that probabilities were "
+        trust += f"calibrated on{why}, so read it as an order, not as a frequency."
+    return f"Probability {share}{trust} {found}"
 
 
 def story(report: Report) -> str:
@@ -108,9 +110,10 @@ def circuit_sentences(circuit: Circuit) -> tuple[str, ...]:
     )
     said = [text]
     if feeders and circuit.kind in FED_BY_SHIFT:
-        tells = "tells it" if len(feeders) == 1 else "tell it"
-        said.append(f"Where to look, {listed(feeders)} {tells}, by marking each token with one "
-                    "that stood before it.")  # fmt: skip
+        tells = "tells" if len(feeders) == 1 else "tell"
+        told = "it" if one else "them"
+        said.append(f"{listed(feeders)} {tells} {told} where to look, by marking each token with "
+                    "one that stood before it.")  # fmt: skip
     covered = f"{percent(circuit.coverage.share)} of {circuit.coverage.of}"
     if circuit.kind in ANSWERS and BY_RUNNING in circuit.note:
         state = "" if circuit.works else ", too few to count"
@@ -121,8 +124,9 @@ def circuit_sentences(circuit: Circuit) -> tuple[str, ...]:
     elif circuit.kind in ANSWERS:
         state = "It works" if circuit.works else "It is too weak to count"
         said.append(
-            f"{state}: by itself, and not overruled by the rest of the model, it is right on "
-            f"{percent(circuit.strength)} of random contexts, at the {covered} that it covers."
+            f"{state}: by itself, and not overruled by the rest of the model, it gives the "
+            f"right answer on {percent(circuit.strength)} of random contexts, counted at the "
+            f"{covered} that it covers."
         )
     else:
         said.append(f"Strength {circuit.strength:.2f}, at the {covered} that it covers.")

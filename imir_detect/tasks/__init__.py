@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
-from imir_detect.errors import UnknownNameError
+from imir_detect.errors import InvalidArgumentError, UnknownNameError
 from imir_detect.tasks.automaton import AutomatonStrings
 from imir_detect.tasks.base import AXES, IGNORE, Axis, Batch, Ceiling, Task, accuracy, measure
 from imir_detect.tasks.causal_graph import CausalGraphTask
@@ -46,17 +47,29 @@ REGISTRY: dict[str, type[Any]] = {
 
 
 def make_task(name: str, **knobs: Any) -> Task:
-    """The task registered under `name`, with the given knobs.
+    """The task registered under `name`, with the given `knobs`; `imir-detect tasks` lists them.
+
+    Raises UnknownNameError for another name, InvalidArgumentError for knobs that do not fit each
+    other.
 
     >>> make_task("recall", n_blocks=4).length
     9
     """
-    if name not in REGISTRY:
+    if not isinstance(name, str) or name not in REGISTRY:
         raise UnknownNameError(
             "no such task",
             got=repr(name),
             wanted=f"one of {', '.join(sorted(REGISTRY))}",
             todo="pass a registered name, or a task object of your own",
+        )
+    known = [field.name for field in fields(REGISTRY[name]) if field.init]
+    unknown = [knob for knob in knobs if knob not in known]
+    if unknown:
+        raise InvalidArgumentError(
+            f"{name} has no such knobs",
+            got=", ".join(unknown),
+            wanted=", ".join(known) or "none",
+            todo="use those",
         )
     return REGISTRY[name](**knobs)
 

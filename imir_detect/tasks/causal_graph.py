@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, Int
+from imir_detect.arguments import shown
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
 from imir_detect.tasks.base import IGNORE, Axis, Batch, Ceiling
+from imir_detect.tasks.checks import Rule, require, right_types
 from imir_detect.tasks.latent_graph import LatentGraph, chain
 from imir_detect.tasks.row_priors import Dirichlet, RowPrior, stationary_law
 
@@ -59,6 +61,21 @@ class CausalGraphTask:
     relation = None
 
     def __post_init__(self) -> None:
+        rules = [
+            Rule(
+                isinstance(self.graph, LatentGraph),
+                f"graph={shown(self.graph)}",
+                "a LatentGraph",
+                "make one with chain(n), or LatentGraph.from_edges",
+            ),
+            Rule(
+                callable(getattr(self.prior, "sample", None)),
+                f"prior={shown(self.prior)}",
+                "a law of rows such as Dirichlet()",
+                "use one of tasks.row_priors",
+            ),
+        ]
+        require(self.name, [*right_types(self), *rules])
         if self.n_symbols < 2:
             raise InvalidArgumentError(
                 "a transition needs symbols",

@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from imir_detect.errors import InvalidArgumentError
+from imir_detect.arguments import LARGEST_SEED, shown
+from imir_detect.errors import InvalidArgumentError, raise_all
+from imir_detect.strict import NUMBER
 from imir_detect.tasks.blocks import OFFSETS
+
+LARGEST = 10_000_000  # of a knob
 
 
 @dataclass(frozen=True)
@@ -21,39 +25,57 @@ class Rule:
 
 
 def require(name: str, rules: Iterable[Rule]) -> None:
-    """Raise `InvalidArgumentError` with the text of the first rule that does not hold."""
-    for rule in rules:
-        if not rule.holds:
-            raise InvalidArgumentError(
+    """Raise `InvalidArgumentError` with every rule that does not hold."""
+    raise_all(
+        [
+            InvalidArgumentError(
                 f"these knobs of {name} do not fit",
                 got=rule.got,
                 wanted=rule.wanted,
                 todo=rule.todo,
             )
+            for rule in rules
+            if not rule.holds
+        ]
+    )
 
 
 def right_types(task: Any) -> list[Rule]:
-    """Whole numbers where a default is one, numbers where it is one, flags where it is one."""
+    """Whole numbers where a default is one, numbers where it is one, flags, texts and tuples
+    likewise; no number so large that sequences of it could not be held."""
     rules = []
     for field in fields(task):
         value, kind = getattr(task, field.name), str(field.type)
         if kind in ("int", "int | None"):
             fits = isinstance(value, int) and not isinstance(value, bool)
-            fits, wanted = fits or (value is None and "None" in kind), "a whole number"
+            fits = fits and abs(value) <= (LARGEST_SEED if "seed" in field.name else LARGEST)
+            wanted = f"a whole number, at most {LARGEST}"
         elif kind == "float":
-            fits, wanted = isinstance(value, int | float) and value == value, "a number"
+            fits, wanted = NUMBER.holds(value) and abs(value) <= LARGEST, "a number, a finite one"
         elif kind == "bool":
             fits, wanted = isinstance(value, bool), "True or False"
+        elif kind in ("str", "str | None"):
+            fits, wanted = isinstance(value, str), "text"
+        elif kind.startswith("tuple["):
+            fits, wanted = isinstance(value, tuple | list), "a tuple"
         else:
             continue
-        rules.append(Rule(fits, f"{field.name}={value!r}", wanted, f"mend {field.name}"))
+        fits = fits or (value is None and kind.endswith("| None"))
+        rules.append(Rule(fits, f"{field.name}={shown(value)}", wanted, f"mend {field.name}"))
     return rules
 
 
 def at_least(task: Any, **lows: int) -> list[Rule]:
-    """One rule for each knob: its value is no smaller than the bound."""
+    """One rule for each knob: its value is no smaller than the bound. What is no number is left to
+    `right_types`."""
+    values = {k: getattr(task, k) for k in lows}
     return [
-        Rule(getattr(task, k) >= low, f"{k}={getattr(task, k)}", f"at least {low}", f"raise {k}")
+        Rule(
+            not NUMBER.holds(values[k]) or values[k] >= low,
+            f"{k}={shown(values[k])}",
+            f"at least {low}",
+            f"raise {k}",
+        )
         for k, low in lows.items()
     ]
 

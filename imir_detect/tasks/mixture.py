@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float
+from imir_detect.strict import NUMBER
 from imir_detect.tasks.base import IGNORE, Axis, Batch, Ceiling
 from imir_detect.tasks.checks import Rule, at_least, require, right_types
 from imir_detect.tasks.family import LabelledTask, TaskDefaults, check_generator
@@ -44,11 +45,14 @@ class Mixture(TaskDefaults):
     def __post_init__(self) -> None:
         require(self.name, right_types(self))
         require(self.name, at_least(self, segments=1))
+        some = Rule(len(self.parts) >= 1, "no parts", "at least one", "name some tasks")
+        require(self.name, [some])
         weights = self.shares
         rules = [
-            Rule(len(self.parts) >= 1, "no parts", "at least one", "name some tasks"),
             Rule(
-                len(weights) == len(self.parts) and all(w >= 0 for w in weights) and any(weights),
+                len(weights) == len(self.parts)
+                and all(NUMBER.holds(w) and w >= 0 for w in weights)
+                and any(weights),
                 f"weights={self.weights} for {len(self.parts)} parts",
                 "a number for every part, none below 0 and not all 0",
                 "mend weights",

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, Int
 from imir_detect.errors import UnreadableFileError
+from imir_detect.strict import read_file
 from imir_detect.tasks.base import IGNORE, Batch, Ceiling
 from imir_detect.tasks.checks import Rule, at_least, require, right_types, shares
 from imir_detect.tasks.copying import last_question
@@ -162,8 +162,8 @@ def read_words(file: str | None) -> tuple[str, ...]:
         if file is None:
             text = (resources.files("imir_detect.tasks") / "data" / SHIPPED).read_text("utf-8")
         else:
-            text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+            text = read_file(file).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise UnreadableFileError(
             f"cannot read the text {file!r}",
             got=f"{type(error).__name__}: {error}",

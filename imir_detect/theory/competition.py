@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,6 +82,32 @@ class Course:
                 wanted="at least 1 of each",
                 todo="mend the course",
             )
+
+
+def outcome_row(task: Task, course: Course | None = None) -> dict[str, Any]:
+    """One cell of a phase diagram: what both end with, as a flat row.
+
+    f_r, f_v and b are the task's; "predicted" and "trained" the two labels, "agree" whether they
+    are the same, "on border" whether either is near it; then final accuracies, and how much ICL
+    was lost on the way. `imir_detect.figure("phase", rows)` draws a list of such rows.
+    """
+    recall, how = _checked(task), course or Course()
+    guess, truth = predicted_outcome(recall, how), trained_outcome(recall, how)
+    return {
+        "f_r": recall.rare_frequency,
+        "f_v": recall.variability,
+        "b": recall.burstiness,
+        "predicted": guess.label,
+        "trained": truth.label,
+        "agree": guess.label == truth.label,
+        "on border": guess.on_border or truth.on_border,
+        "predicted icl": guess.icl,
+        "predicted iwl": guess.iwl,
+        "trained icl": truth.icl,
+        "trained iwl": truth.iwl,
+        "icl lost, predicted": guess.transience,
+        "icl lost, trained": truth.transience,
+    }
 
 
 def predicted_outcome(task: Task, course: Course | None = None) -> Outcome:

@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.models.disentangled import DisentangledTransformer
 from imir_detect.models.disentangled_mlp import AdditiveTransformer
+from imir_detect.progress import bar
 from imir_detect.tasks.causal_graph import CausalGraphTask, GraphSample
 from imir_detect.tasks.causal_predictors import Readout, best_circuit, near_bayes, row_loss
 
@@ -83,7 +83,7 @@ def train_on_graph(
     row_factor = _row_factor(model, recipe.even_rows) if recipe.even_rows else None
     generator = torch.Generator().manual_seed(recipe.seed)
     history, recent = [], []
-    for step in tqdm(range(recipe.steps), disable=not progress, leave=False):
+    for step in bar(range(recipe.steps), what="training", show=progress):
         decay = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate * decay * group["factor"]

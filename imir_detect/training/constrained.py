@@ -22,6 +22,7 @@ from imir_detect.frame.basis import Coefficients, Frame
 from imir_detect.linalg import rank_tolerance
 from imir_detect.models import coordinates as co
 from imir_detect.models.idealised import IdealisedModel
+from imir_detect.progress import bar
 from imir_detect.training.curves import Row, Sample
 
 Optimiser = Literal["adam", "descent"]
@@ -96,7 +97,7 @@ def train_coordinates(
     inverse = None if adam else _inverse_grams(frame, start, chosen)
     generator = torch.Generator().manual_seed(plan.seed)
     history: list[Row] = []
-    for step in range(plan.steps):
+    for step in bar(range(plan.steps), what="training"):
         tokens, answers, positions = sample(plan.batch, generator)
         data = co.kernels(frame, tokens, answers, positions, dtype=flat.dtype)
         logits = co.logits(start.like(flat), data)
@@ -140,7 +141,7 @@ def train_weights(
     adam = torch.optim.Adam(leaves) if plan.optimiser == "adam" else None
     generator = torch.Generator().manual_seed(plan.seed)
     history: list[Row] = []
-    for step in range(plan.steps):
+    for step in bar(range(plan.steps), what="training"):
         tokens, answers, positions = sample(plan.batch, generator)
         live = model.with_weights(tuple(leaves[:-1]), leaves[-1])
         logits = live.logits(tokens, positions)

@@ -2,30 +2,30 @@
 
 A run killed at any moment resumes from its last checkpoint to the same weights, bit for bit on
 one machine with one thread count: the checkpoint holds parameters, optimiser state and the data
-generator's state in one file, replaced atomically.
+generator's state. What was done since is done again, and nothing twice.
 """
 
 from __future__ import annotations
 
-import json
-import struct
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load, save
-from tqdm.auto import tqdm
 
-from imir_detect.errors import InvalidArgumentError, UnreadableFileError
-from imir_detect.files import write_atomically
+from imir_detect.errors import InvalidArgumentError
+from imir_detect.files import hold
+from imir_detect.progress import bar
 from imir_detect.tasks.base import Task, measure
+from imir_detect.training.checkpoint import Checkpoint, readable
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import load_parameters, parameters
 
 if TYPE_CHECKING:
     from transformer_lens import TransformerBridge
 
+CHECKPOINT_FILE = "checkpoint.safetensors"
 EVALUATION_SEED = 1_000_003  # keeps evaluation data apart from training data of small seeds
 
 
@@ -91,9 +91,18 @@ def train(
     """Train a model of `spec` on `task`; with `folder`, checkpoint there and resume from it.
 
     The loss is the cross-entropy (nats) of the asked positions. A folder that holds a checkpoint
-    of another task, specification or recipe is refused.
+    of another task, specification or recipe is refused, and one that another run works in.
     """
     _check_fit(task, spec)
+    if folder is None:
+        return _train(task, spec, recipe, None, progress)
+    with hold(Path(folder)):
+        return _train(task, spec, recipe, Path(folder) / CHECKPOINT_FILE, progress)
+
+
+def _train(
+    task: Task, spec: ModelSpec, recipe: Recipe, file: Path | None, progress: bool
+) -> TrainingRun:
     bridge = spec.boot(recipe.seed)
     bridge.train()
     optimiser = torch.optim.AdamW(
@@ -101,7 +110,6 @@ def train(
     )
     generator = torch.Generator().manual_seed(recipe.seed)
     identity = {"task": describe(task), "spec": asdict(spec), "recipe": asdict(recipe)}
-    file = None if folder is None else Path(folder) / "checkpoint.safetensors"
     start = 0
     history: list[dict[str, float]] = []
     if file is not None and file.exists():
@@ -109,11 +117,13 @@ def train(
 
     reached = _reached(history, recipe)
     steps = range(start, start if reached else recipe.steps)
-    for step in tqdm(steps, initial=start, total=recipe.steps, disable=not progress, leave=False):
+    shown = bar(steps, what="training", initial=start, total=recipe.steps, show=progress)
+    for step in shown:
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate_at(step)
         loss = _step(bridge, task, recipe.batch, optimiser, generator)
         if (step + 1) % recipe.evaluate_every == 0 or step + 1 == recipe.steps:
+            _check_finite(loss, step)
             row = {"step": float(step + 1), "loss": loss, **evaluate(bridge, task, n=512)}
             history.append(row)
             reached = _reached(history, recipe)
@@ -171,6 +181,16 @@ def _reached(history: list[dict[str, float]], recipe: Recipe) -> bool:
     return all(history[-1].get(name, 0.0) >= value for name, value in recipe.stop_at.items())
 
 
+def _check_finite(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise InvalidArgumentError(
+            "training diverged",
+            got=f"a loss of {loss} at step {step}",
+            wanted="a finite loss",
+            todo="lower the rate",
+        )
+
+
 def _check_fit(task: Task, spec: ModelSpec) -> None:
     if task.vocab_size != spec.d_vocab or task.n_positions > spec.n_ctx:
         raise InvalidArgumentError(
@@ -194,13 +214,12 @@ def _checkpoint(
     generator: torch.Generator,
 ) -> None:
     own = parameters(bridge)
-    tensors = {f"parameter/{name}": p.detach().contiguous() for name, p in own.items()}
+    tensors: dict[str, torch.Tensor] = {f"parameter/{name}": p for name, p in own.items()}
     for name, p in own.items():
         for key, value in optimiser.state[p].items():
-            tensors[f"optimiser/{key}/{name}"] = value.contiguous()
+            tensors[f"optimiser/{key}/{name}"] = value
     tensors["generator"] = generator.get_state()
-    meta = {"identity": identity, "step": step, "history": history}
-    write_atomically(file, save(tensors, {"run": json.dumps(meta)}))
+    Checkpoint(identity, {"step": step, "history": history}, tensors).write(file)
 
 
 def _restore(
@@ -210,29 +229,12 @@ def _restore(
     optimiser: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> tuple[int, list[dict[str, float]]]:
-    data = file.read_bytes()
-    try:
-        (size,) = struct.unpack("<Q", data[:8])
-        meta = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["run"])
-        tensors = load(data)
-    except Exception as error:
-        raise UnreadableFileError(
-            f"unreadable checkpoint {file}",
-            got=f"{type(error).__name__}: {error}",
-            wanted="a checkpoint of this training run",
-            todo="remove the file to start over",
-        ) from error
-    if meta["identity"] != json.loads(json.dumps(identity)):
-        raise InvalidArgumentError(
-            f"{file} belongs to another run",
-            got=json.dumps(meta["identity"]),
-            wanted=json.dumps(identity),
-            todo="use another folder, or remove the checkpoint to start over",
-        )
+    found = Checkpoint.read(file, identity)
     own = parameters(bridge)
-    load_parameters(bridge, {k: tensors[f"parameter/{k}"] for k in own})
-    for name, p in own.items():
-        keys = ("step", "exp_avg", "exp_avg_sq")
-        optimiser.state[p] = {k: tensors[f"optimiser/{k}/{name}"] for k in keys}
-    generator.set_state(tensors["generator"])
-    return meta["step"], meta["history"]
+    with readable(file):
+        load_parameters(bridge, {k: found.tensors[f"parameter/{k}"] for k in own})
+        for name, p in own.items():
+            keys = ("step", "exp_avg", "exp_avg_sq")
+            optimiser.state[p] = {k: found.tensors[f"optimiser/{k}/{name}"] for k in keys}
+        generator.set_state(found.tensors["generator"])
+        return int(found.state["step"]), list(found.state["history"])

@@ -1,28 +1,30 @@
 """Many small models of one shape trained at once: parameters stacked, one product for all.
 
-A tiny model spends most of its time in overheads that a stack shares. The forward pass below is the
-native model's, written for stacked parameters (a test compares the two); every model keeps its own
-task, seed and data stream, so it does not matter who else is in the stack, but for rounding.
+A tiny model spends most of its time in overheads that a stack shares. Every model keeps its own
+task, seed and data stream, so it does not matter who else is in the stack, but for rounding. A
+stack that is killed goes on from its last evaluation with the same members, to the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy
 
 from imir_detect.errors import InvalidArgumentError
+from imir_detect.files import discard
 from imir_detect.tasks.base import IGNORE, Task
 from imir_detect.training.loop import EVALUATION_SEED, Recipe
+from imir_detect.training.stack_run import StackRun
+from imir_detect.training.stacked_forward import Stacked, forward
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import parameters
 
-EPS = 1e-5
 CHUNK = 16  # steps for which data is drawn at once
-Stacked = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -49,112 +51,77 @@ class Trained:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
-def train_stack(members: Sequence[Member], spec: ModelSpec) -> Iterator[Trained]:
+def train_stack(
+    members: Sequence[Member], spec: ModelSpec, *, file: Path | None = None
+) -> Iterator[Trained]:
     """Train all members, and yield each as it ends (its target reached, or its steps used up).
 
     Members share shape, steps, batch, rate and evaluation; their tasks share vocabulary, length and
     the places asked. The loss is the cross-entropy (nats) of the asked positions.
+
+    With `file`, a checkpoint is kept there from the start until the stack has ended, and taken up
+    if it is there. It is written after what ended at an evaluation was yielded, so that a kill
+    between the two yields that again.
     """
     _check(members, spec)
     recipe = members[0].recipe
-    left = list(members)
-    histories: dict[str, list[dict[str, float]]] = {m.name: [] for m in members}
-    generators = {m.name: torch.Generator().manual_seed(m.recipe.seed) for m in members}
-    stack = _initial(members, spec)
-    moments = [{k: torch.zeros_like(p) for k, p in stack.items()} for _ in range(2)]
+    run = _begun(members, spec, file)
+    generators = {m.name: torch.Generator() for m in run.left}
+    for name, generator in generators.items():
+        generator.set_state(run.drawn[name])
     data: list[tuple[Tensor, Tensor]] = []
-    for step in range(recipe.steps):
+    for step in range(run.step, recipe.steps):
         at = step % CHUNK
-        if at == 0:
-            data = [_draw(m, generators[m.name]) for m in left]
+        if at == 0 or not data:
+            run.drawn = {m.name: generators[m.name].get_state() for m in run.left}
+            data = [_draw(m, generators[m.name]) for m in run.left]
         rows = slice(at * recipe.batch, (at + 1) * recipe.batch)
         tokens = torch.stack([t[rows] for t, _ in data])
         targets = torch.stack([t[rows] for _, t in data])
-        loss = _step(stack, moments, spec, members[0], tokens, targets, step)
+        loss = _step(run.stack, run.moments, spec, members[0], tokens, targets, step)
         last = step + 1 == recipe.steps
         if (step + 1) % recipe.evaluate_every and not last:
             continue
         keep = []
-        for index, member in enumerate(left):
+        for index, member in enumerate(run.left):
             row = {"step": float(step + 1), "loss": float(loss[index])}
-            row |= _evaluate(stack, index, spec, member)
-            histories[member.name].append(row)
+            row |= _evaluate(run.stack, index, spec, member)
+            run.histories[member.name].append(row)
             goals = member.recipe.stop_at
             reached = bool(goals) and all(row.get(k, 0.0) >= v for k, v in goals.items())
             if last or reached:
-                yield Trained(member, _one(stack, index, member), histories[member.name])
+                yield Trained(member, _one(run.stack, index, member), run.histories[member.name])
             else:
                 keep.append(index)
-        if len(keep) < len(left):
-            left, data = [left[i] for i in keep], [data[i] for i in keep]
-            stack = {k: p[keep].detach().requires_grad_() for k, p in stack.items()}
-            moments = [{k: v[keep] for k, v in moment.items()} for moment in moments]
-        if not left:
-            return
+        if not keep:
+            break
+        if len(keep) < len(run.left):
+            run.keep(keep)
+            data = [data[i] for i in keep]
+        if file is not None:
+            run.step = step + 1
+            if run.step % CHUNK == 0:  # the next data is yet to be drawn
+                run.drawn = {m.name: generators[m.name].get_state() for m in run.left}
+            run.write(file, members, spec)
+    if file is not None:
+        discard(file)
 
 
-def forward(stack: Stacked, spec: ModelSpec, tokens: Tensor, *, first: int = 0) -> Tensor:
-    """Logits (model, batch, pos, vocab) of positions `first` and later, for tokens
-    (model, batch, pos)."""
-    models, batch, length = tokens.shape
-    heads, width = spec.n_heads, spec.head_width
-    index = torch.arange(models)[:, None, None]
-    x = stack["tok_embed.weight"][index, tokens]
-    if spec.position == "standard":
-        x = x + stack["pos.weight"][:, None, :length]
-    seen = torch.ones(length, length, dtype=torch.bool).tril()
-    for layer in range(spec.n_layers):
-        start = first if layer == spec.n_layers - 1 else 0  # the last layer's other places are idle
-        own = f"layers.{layer}"
-        y = _norm(stack, f"{own}.ln1", spec, x)
-
-        def read(port: str, rows: Tensor, own: str = own) -> Tensor:
-            out = _linear(stack, f"{own}.attn.{port}", rows)
-            return out.view(models, batch, -1, heads, width).transpose(2, 3)
-
-        q, k, v = read("q", y[:, :, start:]), read("k", y), read("v", y)
-        if spec.position == "rotary":
-            q, k = _rotate(q, start), _rotate(k, 0)
-        mixed = scaled_dot_product_attention(
-            q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), attn_mask=seen[start:]
-        )
-        mixed = mixed.transpose(1, 2).reshape(models, batch, -1, heads * width)
-        x = x[:, :, start:] + _linear(stack, f"{own}.attn.o", mixed)
-        if spec.d_mlp:
-            hidden = _linear(stack, f"{own}.mlp.fc_in", _norm(stack, f"{own}.ln2", spec, x))
-            x = x + _linear(stack, f"{own}.mlp.fc_out", gelu(hidden, approximate="tanh"))
-    x = _norm(stack, "ln_out", spec, x)
-    unembed = stack.get("head.weight", stack["tok_embed.weight"])
-    flat = x.reshape(models, -1, spec.d_model) @ unembed.transpose(1, 2)
-    return flat.view(*x.shape[:3], -1)
-
-
-def _linear(stack: Stacked, name: str, x: Tensor) -> Tensor:
-    weight, bias = stack[f"{name}.weight"], stack[f"{name}.bias"]
-    flat = torch.baddbmm(bias[:, None], x.reshape(len(x), -1, x.shape[-1]), weight.transpose(1, 2))
-    return flat.view(*x.shape[:-1], -1)
-
-
-def _norm(stack: Stacked, name: str, spec: ModelSpec, x: Tensor) -> Tensor:
-    if spec.norm is None:
-        return x
-    if spec.norm in ("LN", "LNPre"):
-        x = x - x.mean(-1, keepdim=True)
-    x = x * (x.pow(2).mean(-1, keepdim=True) + EPS).rsqrt()
-    for part, apply in (("weight", torch.mul), ("bias", torch.add)):
-        if f"{name}.{part}" in stack:
-            x = apply(x, stack[f"{name}.{part}"][:, None, None])
-    return x
-
-
-def _rotate(x: Tensor, start: int) -> Tensor:
-    """Rotary positions: adjacent pairs turn by place times 10000^(-2i / width)."""
-    width = x.shape[-1]
-    rate = 10000.0 ** (-torch.arange(0, width, 2) / width)
-    angle = torch.outer(torch.arange(start, start + x.shape[-2]), rate)
-    cos, sin = angle.cos(), angle.sin()
-    even, odd = x[..., 0::2], x[..., 1::2]
-    return torch.stack([even * cos - odd * sin, odd * cos + even * sin], -1).flatten(-2)
+def _begun(members: Sequence[Member], spec: ModelSpec, file: Path | None) -> StackRun:
+    """The run as its checkpoint has it, or from the start."""
+    if file is not None and file.exists():
+        return StackRun.read(file, members, spec)
+    stack = _initial(members, spec)
+    run = StackRun(
+        list(members),
+        stack,
+        [{k: torch.zeros_like(p) for k, p in stack.items()} for _ in range(2)],
+        {m.name: [] for m in members},
+        {m.name: torch.Generator().manual_seed(m.recipe.seed).get_state() for m in members},
+    )
+    if file is not None:
+        run.write(file, members, spec)
+    return run
 
 
 def _draw(member: Member, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -105,7 +105,8 @@ def _partners(relation: Tensor | None, kept: Tensor, vocab: int) -> Tensor | Non
 class CoordinateTracker:
     """Records `four_coordinates` of `model` every `every` steps into `history`.
 
-    A row holds "step" and the four numbers, and what the call adds (a loss, say).
+    A row holds "step" and the four numbers, and what the call adds (a loss, say). A loop that is
+    resumed may pass the `history` that it saved: rows of steps that are taken again are replaced.
     """
 
     model: Any
@@ -130,6 +131,8 @@ class CoordinateTracker:
         with torch.no_grad():
             weights = read_weights(self.model)
             now = four_coordinates(weights, relation=self.relation, context=self.context)
+        while self.history and self.history[-1]["step"] >= step:
+            self.history.pop()
         self.history.append({"step": float(step), **also, **now})
         return True
 

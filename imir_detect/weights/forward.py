@@ -90,13 +90,17 @@ def attend(
     query: Float[Tensor, "n head pos d_head"],
     key: Float[Tensor, "n head pos d_head"],
     heads: Sequence[int] | slice = slice(None),
-) -> Float[Tensor, "n head pos pos"]:
-    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax."""
+    *,
+    places: Tensor | None = None,
+) -> Float[Tensor, "n head query pos"]:
+    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax. `places` (query):
+    positions of the queries, by default all."""
     kind = weights.attention[layer]
     score = query @ key.transpose(-1, -2)
     if kind.cap is not None:
         score = kind.cap * (score / kind.cap).tanh()
     bias = kind.bias(score.shape[-1])
+    bias = bias if places is None else bias[:, places]
     score = score + (bias if len(bias) == 1 else bias[heads])
     return softmax(score, None if kind.sinks is None else kind.sinks[heads])
 
@@ -149,8 +153,10 @@ def predict_attention(
     softmax over j of cap((x_i W_Q + b_Q)(x_j W_K + b_K)^T / scale) and what positions add, with x
     the normed residual (Elhage et al. 2021; `Attention` lists what else can decide). `residual` is
     what TransformerLens calls `blocks.LAYER.hook_resid_pre`, at positions 0, 1, ...; the result is
-    comparable with `blocks.LAYER.attn.hook_pattern`. Rows sum to 1, or to less where a sink takes
-    its share.
+    comparable with `blocks.LAYER.attn.hook_pattern`. From (n, pos, d_model) to (n, head, pos, pos),
+    in [0, 1]; rows sum to 1, or to less where a sink takes its share.
+
+    Raises IndexError for a layer that is not there, and torch's own error for other shapes.
 
     >>> from imir_detect import read_weights, shipped_model
     >>> weights = read_weights(shipped_model("icl"))
@@ -179,9 +185,13 @@ def post_factor(
 
 
 def mlp(
-    weights: ModelWeights, layer: int, residual: Float[Tensor, "n pos d_model"]
+    weights: ModelWeights,
+    layer: int,
+    residual: Float[Tensor, "n pos d_model"],
+    factor: Float[Tensor, "n pos 1"] | None = None,
 ) -> Float[Tensor, "n pos d_model"]:
-    """What the layer's MLP writes, given the residual that it reads; zeros without one.
+    """What the layer's MLP writes, given the residual that it reads; zeros without one. `factor`:
+    what the norm multiplies the residual by (default: what it would be for this residual).
 
     Raises UnsupportedModelError where the MLP was not read.
     """
@@ -195,4 +205,6 @@ def mlp(
             wanted="an MLP of two linear maps and a known activation",
             todo="pass the model itself, so that it can be run",
         )
-    return part(residual * inverse_rms(weights, residual, layer), weights.eps)
+    if factor is None:
+        factor = inverse_rms(weights, residual, layer)
+    return part(residual * factor, weights.eps)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
-from imir_detect.errors import InvalidWeightsError
+from imir_detect.errors import ImirError, InvalidWeightsError, raise_all
 from imir_detect.linalg import DTYPE, not_finite
 from imir_detect.weights.attention import Attention
 
@@ -89,6 +89,11 @@ class ModelWeights:
 
     Raises InvalidWeightsError where shapes do not fit, a dtype is not float64, or an entry is not
     finite.
+
+    >>> from imir_detect import read_weights, shipped_model
+    >>> weights = read_weights(shipped_model("icl"))
+    >>> weights.n_layers, weights.n_heads, weights.d_model, weights.vocab_size
+    (2, 2, 48, 64)
     """
 
     W_E: Float[Tensor, "vocab d_model"]
@@ -116,41 +121,48 @@ class ModelWeights:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
+        _check_axes(self)
         if not self.mlps:
             object.__setattr__(self, "mlps", (None,) * self.W_Q.shape[0])
         if not self.attention:
             object.__setattr__(self, "attention", (Attention(),) * self.W_Q.shape[0])
         if self.rms_out is None:
             object.__setattr__(self, "rms_out", self.rms)
-        _check_shapes(self)
-        _check_finite(self)
+        raise_all(_problems(self))
 
     @property
     def n_layers(self) -> int:
+        """Number of layers."""
         return self.W_Q.shape[0]
 
     @property
     def n_heads(self) -> int:
+        """Query heads a layer."""
         return self.W_Q.shape[1]
 
     @property
     def d_model(self) -> int:
+        """Width of the residual stream."""
         return self.W_E.shape[1]
 
     @property
     def d_head(self) -> int:
+        """Width of a head."""
         return self.W_Q.shape[3]
 
     @property
     def vocab_size(self) -> int:
+        """Number of input tokens."""
         return self.W_E.shape[0]
 
     @property
     def vocab_out(self) -> int:
+        """Number of output tokens."""
         return self.W_U.shape[1]
 
     @property
     def n_ctx(self) -> int:
+        """Number of positions; 0 where nothing bounds them."""
         rows = len(self.W_pos)
         return min(rows, self.context) if rows and self.context else rows or self.context
 
@@ -172,6 +184,7 @@ class ModelWeights:
 
     @property
     def has_mlp(self) -> bool:
+        """Whether any layer has an MLP, read or not."""
         return any(mlp is not None for mlp in self.mlps)
 
     @property
@@ -224,18 +237,78 @@ class ModelWeights:
                 yield f"attention.{layer}.{name}", tensor
 
 
-def _check_shapes(w: ModelWeights) -> None:
-    if w.W_Q.ndim != 4 or w.W_E.ndim != 2:
+def _problems(w: ModelWeights) -> list[ImirError]:
+    """Everything about the tensors that does not fit, found before anything is raised."""
+    found: list[ImirError] = []
+
+    def tell(what: str, *, got: str, wanted: str, todo: str) -> None:
+        found.append(InvalidWeightsError(what, got=got, wanted=wanted, todo=todo))
+
+    for name, shape in _wanted_shapes(w).items():
+        if tuple(getattr(w, name).shape) != shape:
+            tell(
+                f"{name} does not fit the other weights",
+                got=str(tuple(getattr(w, name).shape)),
+                wanted=str(shape),
+                todo="check how the weights were stacked",
+            )
+    for name, entries, todo in (
+        ("mlps", w.mlps, "use None where a layer has none"),
+        ("attention", w.attention, "use Attention() for plain attention"),
+    ):
+        if len(entries) != w.n_layers:
+            tell(
+                f"{name} needs one entry a layer",
+                got=str(len(entries)),
+                wanted=str(w.n_layers),
+                todo=todo,
+            )
+    if w.n_ctx < 1:
+        tell(
+            "nothing tells how many positions the model has",
+            got="no W_pos and context 0",
+            wanted="a table of positions, or context",
+            todo="set context to the model's n_ctx",
+        )
+    for name, tensor in w.tensors():
+        if tensor.dtype != DTYPE:
+            tell(
+                f"{name} is not float64",
+                got=str(tensor.dtype),
+                wanted="float64 on the CPU",
+                todo="convert with imir_detect.linalg.to_analysis",
+            )
+        elif bad := not_finite(tensor):
+            tell(
+                f"{name} holds numbers that are not finite",
+                got=f"{bad} of {tensor.numel()} entries NaN or infinite",
+                wanted="finite weights",
+                todo="check the checkpoint: the run that wrote it may have diverged",
+            )
+    return found
+
+
+def _check_axes(w: ModelWeights) -> None:
+    """The axes from which all other shapes follow."""
+    axes = {"W_Q": 4, "W_E": 2, "W_pos": 2, "W_U": 2}
+    shapes = {name: tuple(getattr(getattr(w, name), "shape", ())) for name in axes}
+    odd = [name for name, count in axes.items() if len(shapes[name]) != count]
+    odd += [name for name in ("W_Q", "W_E", "W_U") if 0 in shapes[name]]
+    if odd:
         raise InvalidWeightsError(
-            "weights have the wrong number of axes",
-            got=f"W_Q {tuple(w.W_Q.shape)}, W_E {tuple(w.W_E.shape)}",
-            wanted="W_Q (layer, head, d_model, d_head), W_E (vocab, d_model)",
+            "weights have the wrong number of axes, or nothing along one",
+            got=", ".join(f"{name} {shapes[name]}" for name in dict.fromkeys(odd)),
+            wanted="W_Q (layer, head, d_model, d_head), W_E (vocab, d_model), W_pos (pos, d_model),"
+            " W_U (d_model, vocab), all but pos at least 1",
             todo="stack the layers and split the heads",
         )
+
+
+def _wanted_shapes(w: ModelWeights) -> dict[str, tuple[int, ...]]:
     layers, heads, d_model, d_head = w.W_Q.shape
     wanted: dict[str, tuple[int, ...]] = {
         "W_E": (w.W_E.shape[0], d_model),
-        "W_pos": (w.W_pos.shape[0], d_model),
+        "W_pos": (len(w.W_pos), d_model),
         "W_K": (layers, heads, d_model, d_head),
         "W_V": (layers, heads, d_model, d_head),
         "W_O": (layers, heads, d_head, d_model),
@@ -250,48 +323,4 @@ def _check_shapes(w: ModelWeights) -> None:
         wanted["b_V"] = (layers, heads, d_head)
     if w.post_gain is not None:
         wanted["post_gain"] = (layers, d_model)
-    for name, shape in wanted.items():
-        if tuple(getattr(w, name).shape) != shape:
-            raise InvalidWeightsError(
-                f"{name} does not fit the other weights",
-                got=str(tuple(getattr(w, name).shape)),
-                wanted=str(shape),
-                todo="check how the weights were stacked",
-            )
-    for name, entries, todo in (
-        ("mlps", w.mlps, "use None where a layer has none"),
-        ("attention", w.attention, "use Attention() for plain attention"),
-    ):
-        if len(entries) != layers:
-            raise InvalidWeightsError(
-                f"{name} needs one entry a layer",
-                got=str(len(entries)),
-                wanted=str(layers),
-                todo=todo,
-            )
-    if w.n_ctx < 1:
-        raise InvalidWeightsError(
-            "nothing tells how many positions the model has",
-            got="no W_pos and context 0",
-            wanted="a table of positions, or context",
-            todo="set context to the model's n_ctx",
-        )
-
-
-def _check_finite(w: ModelWeights) -> None:
-    for name, tensor in w.tensors():
-        if tensor.dtype != DTYPE:
-            raise InvalidWeightsError(
-                f"{name} is not float64",
-                got=str(tensor.dtype),
-                wanted="float64 on the CPU",
-                todo="convert with imir_detect.linalg.to_analysis",
-            )
-        bad = not_finite(tensor)
-        if bad:
-            raise InvalidWeightsError(
-                f"{name} holds numbers that are not finite",
-                got=f"{bad} of {tensor.numel()} entries NaN or infinite",
-                wanted="finite weights",
-                todo="check the checkpoint: the run that wrote it may have diverged",
-            )
+    return wanted

@@ -28,6 +28,13 @@ def read_norm(module: Any, width: int, name: str) -> Norm:
     """
     if module is None:
         return Norm.absent(width)
+    if width < 2:
+        raise UnsupportedModelError(
+            f"{name} cannot be told from no norm in a stream of one number",
+            got=f"d_model {width}",
+            wanted="at least 2",
+            todo="use a wider model",
+        )
     call = _copy(module)
     generator = torch.Generator().manual_seed(0)
     x = 0.5 + torch.rand(width, generator=generator, dtype=DTYPE)

@@ -13,9 +13,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from imir_detect.errors import InvalidArgumentError, InvalidWeightsError, UnreadableFileError
+from imir_detect.errors import (
+    ImirError,
+    InvalidArgumentError,
+    InvalidWeightsError,
+    UnreadableFileError,
+    collecting,
+    raise_all,
+    some,
+)
+from imir_detect.strict import NUMBER, check_regular
 from imir_detect.weights.native import ModelSpec
-from imir_detect.weights.store import load_parameters
+from imir_detect.weights.store import boot_with
 
 PREFIXES = ("_orig_mod.", "module.", "original_model.", "_original_component.")
 BUFFERS = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos", ".causal_mask")
@@ -67,8 +76,20 @@ def model_from_state_dict(
     Returns a native bridge, or a `HookedTransformer` where the library has no such bridge. Raises
     InvalidArgumentError for a configuration that lacks something, InvalidWeightsError for tensors
     that do not fit it.
+
+    >>> from imir_detect import shipped_card, shipped_model
+    >>> state = shipped_model("icl").state_dict()
+    >>> model_from_state_dict(state, shipped_card("icl")["spec"]).cfg.n_heads
+    2
     """
-    spec = config if isinstance(config, ModelSpec) else _spec(config)
+    problems: list[ImirError] = []
+    spec = None
+    with collecting(problems):
+        _check_state(state)
+    with collecting(problems):
+        spec = config if isinstance(config, ModelSpec) else _spec(config)
+    raise_all(problems)
+    assert spec is not None
     tensors = {_bare(name): tensor for name, tensor in state.items()}
     tensors = {n: t for n, t in tensors.items() if not n.endswith(BUFFERS)}
     try:
@@ -77,22 +98,59 @@ def model_from_state_dict(
         bias = tensors.get("unembed.bias")
         if bias is not None and bool((bias == bias[0]).all()):
             del tensors["unembed.bias"]  # a constant changes nothing, and few models have a place
-        model = spec.boot(seed=0)
-        load_parameters(model, {_plain(name, spec.gated): t for name, t in tensors.items()})
-    except (ValueError, RuntimeError, KeyError) as error:
+        return boot_with(spec, {_plain(name, spec.gated): t for name, t in tensors.items()})
+    except (ValueError, RuntimeError, LookupError, TypeError) as error:
         raise InvalidWeightsError(
             "the state dict does not fit its configuration",
             got=f"{error} (keys begin with {', '.join(list(state)[:3])})",
             wanted="the tensors of a native TransformerLens model of this configuration",
             todo="check n_heads, d_head and the other numbers against the model that was saved",
         ) from error
-    return model
 
 
-def _spec(config: Mapping[str, Any]) -> ModelSpec:
+def _check_state(state: Any) -> None:
+    """A mapping from names to tensors, each name once when wrappers' prefixes are stripped."""
+    got, todo = "", "pass model.state_dict(), or what read_tensors gives"
+    if not isinstance(state, Mapping):
+        got = f"a {type(state).__name__}"
+    elif not state:
+        got = "an empty mapping"
+    elif odd := [name for name, t in state.items() if not isinstance(t, Tensor)]:
+        got = some([f"{name!r}: a {type(state[name]).__name__}" for name in odd])
+        inner = [name for name in odd if isinstance(state[name], Mapping)]
+        todo = f"a training checkpoint holds it inside: pass [{inner[0]!r}]" if inner else todo
+    elif odd := [name for name in state if not isinstance(name, str)]:
+        got = f"{odd[0]!r} for a name"
+    elif odd := _in_conflict(state):
+        got = f"{odd[0]} twice, behind different prefixes, with different values"
+    if got:
+        raise InvalidWeightsError(
+            "this is no state dict", got=got, wanted="names and tensors", todo=todo
+        )
+
+
+def _in_conflict(state: Mapping[str, Tensor]) -> list[str]:
+    """Names that stand for two tensors once wrappers' prefixes are stripped."""
+    found: dict[str, Tensor] = {}
+    return [
+        bare
+        for name, tensor in state.items()
+        if (other := found.setdefault(bare := _bare(name), tensor)) is not tensor
+        and (other.shape != tensor.shape or not torch.equal(other, tensor))
+    ]
+
+
+def _spec(config: Any) -> ModelSpec:
+    if not isinstance(config, Mapping):
+        raise InvalidArgumentError(
+            "this is no configuration",
+            got=f"a {type(config).__name__}",
+            wanted="a ModelSpec, or a mapping from names to values",
+            todo="pass vars(model.cfg), or the config.json that was saved beside the weights",
+        )
     known = {entry.name for entry in fields(ModelSpec)}
-    values = {RENAMED.get(name, name): value for name, value in config.items()}
-    if values.get("attn_only"):
+    values: dict[str, Any] = {str(RENAMED.get(name, name)): value for name, value in config.items()}
+    if values.get("attn_only") is True:
         values["d_mlp"] = 0
     missing = [name for name in NEEDED if values.get(name) is None]
     if missing:
@@ -102,27 +160,27 @@ def _spec(config: Mapping[str, Any]) -> ModelSpec:
             wanted=", ".join(NEEDED),
             todo="heads are never guessed from shapes: add them to the configuration",
         )
-    _refuse_unheld(config, values)
-    kept = {name: v for name, v in values.items() if name in known and v is not None}
-    return ModelSpec(**kept)
+    spec = ModelSpec(**{name: v for name, v in values.items() if name in known and v is not None})
+    _refuse_unheld(config, values, spec)
+    return spec
 
 
-def _refuse_unheld(config: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+def _refuse_unheld(config: Mapping[str, Any], values: Mapping[str, Any], spec: ModelSpec) -> None:
     """Raise where a setting would be dropped that changes what the tensors compute."""
     odd = [name for name, plain in PLAIN.items() if config.get(name, plain[0]) not in plain]
-    width = values.get("d_head") or values["d_model"] // values["n_heads"]
     scale = config.get("attn_scale")
-    if scale is not None and scale > 0 and not math.isclose(scale, math.sqrt(width)):
+    default = scale is None or (NUMBER.holds(scale) and scale <= 0)
+    if not default and not _near(scale, math.sqrt(spec.head_width)):
         odd.append("attn_scale")
     # A native model turns adjacent pairs, whatever its own flag says.
     halves = config.get("rotary_adjacent_pairs") is False and config.get("architecture") is None
-    if values.get("position") == "rotary" and halves:
+    if spec.position == "rotary" and halves:
         odd.append("rotary_adjacent_pairs")
-    if "RMS" not in str(values.get("norm")) and config.get("final_rms"):
+    if "RMS" not in str(spec.norm) and config.get("final_rms"):
         odd.append("final_rms")
-    if not math.isclose(config.get("eps") or 1e-5, 1e-5):
+    if not _near(config.get("eps") or 1e-5, 1e-5):
         odd.append("eps")
-    if values.get("d_mlp") and values.get("act_fn") is None:
+    if spec.d_mlp and values.get("act_fn") is None:
         odd.append("act_fn")
     if odd:
         raise InvalidArgumentError(
@@ -131,6 +189,10 @@ def _refuse_unheld(config: Mapping[str, Any], values: Mapping[str, Any]) -> None
             wanted="a native model's: " + ", ".join(f"{n}={v[0]!r}" for n, v in PLAIN.items()),
             todo="load the model with the library that saved it, and pass the model itself",
         )
+
+
+def _near(value: Any, wanted: float) -> bool:
+    return NUMBER.holds(value) and math.isclose(value, wanted)
 
 
 def _bare(name: str) -> str:
@@ -180,6 +242,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises UnreadableFileError; nothing in the file is ever run.
     """
     try:
+        check_regular(path)
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         state = torch.load(path, map_location="cpu", weights_only=True)

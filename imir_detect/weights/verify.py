@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, Int
-from imir_detect.errors import UnsupportedModelError
+from imir_detect.errors import InvalidWeightsError, UnsupportedModelError
+from imir_detect.linalg import not_finite
 from imir_detect.weights.attention import Attention
 from imir_detect.weights.forward import (
     inverse_rms,
@@ -43,6 +44,7 @@ def verified(model: Any, weights: ModelWeights) -> ModelWeights:
     length = min(weights.n_ctx, LENGTH)
     tokens = torch.randint(weights.vocab_size, (ROWS, length), generator=generator)
     run = _Run.of(model, weights, tokens)
+    _refuse_overflow(model, run)
     weights = _embedding(weights, run)
     weights = _pairing(weights, run)
     mlps = tuple(_mlp(weights, run, layer) for layer in range(weights.n_layers))
@@ -53,6 +55,24 @@ def verified(model: Any, weights: ModelWeights) -> ModelWeights:
         _check("attention", layer, weights, attention)
         _check("head outputs", layer, weights, written)
     return _logits(weights, run, _final_cap(model))
+
+
+def _refuse_overflow(model: Any, run: _Run) -> None:
+    """Finite weights can still be too large for the numbers that the model computes with."""
+    named = [(f"the residual stream before layer {i}", x) for i, x in enumerate(run.residual[:-1])]
+    named += [("the residual stream at the end", run.residual[-1]), ("the logits", run.logits)]
+    bad = next((name for name, x in named if not_finite(x)), None)
+    if bad is not None:
+        sizes = {n: float(p.detach().abs().max()) for n, p in model.named_parameters() if p.numel()}
+        largest = max(sizes, key=lambda name: sizes[name])
+        precision = str(next(iter(model.parameters())).dtype).removeprefix("torch.")
+        raise InvalidWeightsError(
+            f"the model overflows when it runs: {bad} is not finite",
+            got=f"entries up to {sizes[largest]:.2g} in "
+            f"{largest.replace('._original_component', '')}, computed in {precision}",
+            wanted="a model whose own run gives finite numbers",
+            todo="check the checkpoint; if its weights are meant so, run it in a wider number type",
+        )
 
 
 def _final_cap(model: Any) -> float | None:

@@ -42,10 +42,20 @@ def shipped_model(name: str) -> TransformerBridge:
     any other of the core zoo by its name.
 
     Raises UnknownNameError for any other name.
+
+    >>> shipped_model("mixed").cfg.d_model
+    64
     """
     return load_model(shipped_folder(name))[0]
 
 
 def shipped_card(name: str) -> dict[str, Any]:
-    """What is known of a shipped model: task, recipe, specification, behaviour measured."""
+    """What is known of a shipped model: task, recipe, specification, behaviour measured.
+
+    `name` as in `shipped_model`. Accuracies in [0, 1], on fresh data. Raises UnknownNameError for
+    any other name.
+
+    >>> shipped_card("iwl")["measured"]["iwl_accuracy"] > 0.9
+    True
+    """
     return read_card(shipped_folder(name))

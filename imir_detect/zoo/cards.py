@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from imir_detect.errors import UnreadableFileError
+from imir_detect.errors import ImirError, UnknownNameError, UnreadableFileError, some
+from imir_detect.strict import read_file
 from imir_detect.tasks import Task, make_task
 from imir_detect.weights.store import CARD_FILE, WEIGHTS_FILE, load_model, read_card
 
@@ -26,8 +27,23 @@ def model_folders(folder: Path | str) -> list[Path]:
     return found
 
 
+def model_folder(folder: Path | str, name: str) -> Path:
+    """The folder of one stored model below `folder`; a name never leads elsewhere."""
+    found = {home.name: home for home in model_folders(folder)}
+    if name not in found:
+        raise UnknownNameError(
+            f"no such model in {folder}",
+            got=repr(name),
+            wanted=some(list(found)),
+            todo="see `imir-detect zoo list`",
+        )
+    return found[name]
+
+
 def task_of(card: dict[str, Any]) -> Task:
     """The task of a card, with its knobs."""
+    if "task" not in card:
+        raise ImirError("the card names no task", todo="save the model with a card that does")
     return make_task(card["task"]["name"], **card["task"]["knobs"])
 
 
@@ -38,13 +54,13 @@ def check_model(folder: Path) -> list[str]:
     from imir_detect.zoo.roles import roles_of
 
     card = read_card(folder)
-    digest = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()
+    digest = hashlib.sha256(_bytes(folder / WEIGHTS_FILE)).hexdigest()
     if digest != card.get("sha256"):
         return ["the weights are not the card's: another sha256"]
     again = behaviour(load_model(folder)[0], task_of(card))
     wrong = [
         f"{name}: card {value}, measured {again['measured'].get(name)}"
-        for name, value in card["measured"].items()
+        for name, value in card.get("measured", {}).items()
         if abs(value - again["measured"].get(name, -1.0)) > AGREES
     ]
     if card.get("label", again["label"]) != again["label"]:
@@ -52,3 +68,15 @@ def check_model(folder: Path) -> list[str]:
     if "heads" in card and roles_of(card["heads"]) != roles_of(again["heads"]):
         wrong.append("roles of heads: the card's are not those measured")
     return wrong
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise UnreadableFileError(
+            f"no weights at {path}",
+            got=f"{type(error).__name__}: {error}",
+            wanted="the file that the card describes",
+            todo="fetch or train the model again",
+        ) from error

@@ -1,88 +1,21 @@
 """The zoo's grid: which models there are, before any is trained.
 
-Three splits. `training` is what the verdict is fitted on. `development` has the same tasks on other
-architectures, to look at while the detector is mended; nothing is fitted on it. `held-out` shares
-with neither an architecture nor a task: other depths, head counts, norms, position schemes, MLPs,
-tied embeddings; and directed relations, in-context n-grams, k-hop maps and other controls where the
-others have the undirected recall task, copying and counting. Seeds differ everywhere.
+Four splits, by when they were looked at. `training` and `development` share their tasks
+(undirected recall, copying, counting). `held-out` has other architectures and tasks (directed
+relations, in-context n-grams, k-hop maps, other controls); it was scored once, then looked at while
+the detector was mended, and has been development data since. `fresh` shares architectures and knobs
+with none of them and is read once, by a finished detector. Seeds differ everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from imir_detect.tasks import Task, make_task
 from imir_detect.training.loop import Recipe
-from imir_detect.training.stack import Member
-from imir_detect.weights.native import ModelSpec
-
-Split = Literal["training", "development", "held-out"]
-SPLITS: tuple[Split, ...] = ("training", "development", "held-out")
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """A shape and how its weights are laid out; `blocks` and `vocabulary` size its tasks."""
-
-    name: str
-    split: Split
-    shape: dict[str, Any]
-    tied: bool = False
-    sinusoidal: bool = False
-    blocks: int = 6
-    vocabulary: int = 40
-    share: float = 1.0  # of the usual number of models
-    steps: int = 2000
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One model to be: its name, split, task, shape and recipe."""
-
-    name: str
-    split: Split
-    task: str
-    knobs: dict[str, Any]
-    architecture: Architecture
-    recipe: Recipe
-    aim: str
-
-    def make(self) -> tuple[Task, ModelSpec]:
-        """The task and the model's specification."""
-        task = make_task(self.task, **self.knobs)
-        shape = self.architecture.shape
-        return task, ModelSpec(task.vocab_size, task.n_positions, **shape)
-
-    def member(self) -> Member:
-        """The entry as a member of a training stack."""
-        style = self.architecture
-        return Member(self.name, self.make()[0], self.recipe, style.tied, style.sinusoidal)
-
-    @property
-    def stack(self) -> tuple[Any, ...]:
-        """Entries that agree in this train together."""
-        task, spec = self.make()
-        how = replace(self.recipe, seed=0, stop_at={})
-        style = (self.architecture.tied, self.architecture.sinusoidal)
-        asks = "everywhere" if self.task in CONTROLS else "at the end"
-        return (str(asdict(spec)), str(asdict(how)), style, task.length, asks)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Models of one task: what behaviour they aim at, how many an architecture gets."""
-
-    aim: str
-    split: Split
-    task: str
-    knobs: dict[str, Any]
-    count: int
-    stop_at: dict[str, float] = field(default_factory=dict)
-    deep: bool = True  # needs two layers
-    steps: int | None = None
-
+from imir_detect.zoo.entry import SPLITS, Architecture, Entry, Kind, Split
+from imir_detect.zoo.fresh import FRESH_ARCHITECTURES, FRESH_KINDS
 
 ARCHITECTURES = (
     Architecture("plain", "training", {"n_heads": 2, "d_model": 48}),
@@ -92,13 +25,6 @@ ARCHITECTURES = (
         "long", "training", {"n_heads": 2, "d_model": 64, "norm": "LN"}, False, False, 8, 48
     ),
     Architecture("one-layer", "training", {"n_layers": 1, "n_heads": 2, "d_model": 32}),
-    Architecture(
-        "wide-head",
-        "training",
-        {"n_heads": 1, "d_model": 64, "d_head": 48},
-        blocks=7,
-        vocabulary=44,
-    ),
     Architecture(
         "dev-deep", "development", {"n_layers": 3, "n_heads": 3, "d_model": 48}, share=0.4
     ),
@@ -208,8 +134,12 @@ KINDS = (
     ),
     Kind("none", "held-out", "recall", {"rare_frequency": 0.5, **DIRECTED}, 1, steps=1),
 )
-CONTROLS = ("copy_last", "offset_copy", "unigram", "sorting", "majority", "periodic")
-FIRST_SEED = {"training": 200_000, "development": 300_000, "held-out": 500_000}
+FIRST_SEED = {
+    "training": 200_000,
+    "development": 300_000,
+    "held-out": 500_000,
+    "fresh": 700_000,
+}
 
 
 def grid(split: Split | None = None) -> list[Entry]:
@@ -217,13 +147,15 @@ def grid(split: Split | None = None) -> list[Entry]:
     entries: list[Entry] = []
     for chosen in SPLITS:
         seeds = iter(range(FIRST_SEED[chosen], FIRST_SEED[chosen] + 10_000))
-        for style in (a for a in ARCHITECTURES if a.split == chosen):
+        for style in (a for a in (*ARCHITECTURES, *FRESH_ARCHITECTURES) if a.split == chosen):
             for index, kind in enumerate(_kinds(chosen)):
                 entries += _entries(style, kind, index, seeds)
     return [entry for entry in entries if split in (None, entry.split)]
 
 
 def _kinds(split: Split) -> list[Kind]:
+    if split == "fresh":
+        return list(FRESH_KINDS)
     return [kind for kind in KINDS if (kind.split == "held-out") == (split == "held-out")]
 
 
@@ -267,5 +199,5 @@ def _knobs(style: Architecture, kind: Kind) -> dict[str, Any]:
     if kind.task in ("ngram", "k_hop"):
         return {**kind.knobs, "n_blocks": style.blocks, "n_rare": size}
     if kind.task in ("copy_last", "offset_copy"):
-        return {**kind.knobs, "n_tokens": 13, "n_common": size}
+        return {"n_tokens": 13, "n_common": size, **kind.knobs}
     return dict(kind.knobs)

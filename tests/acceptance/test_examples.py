@@ -12,7 +12,7 @@ SCRIPTS = [p for p in sorted(ROOT.glob("[0-9]*.py")) if "audit" not in p.stem]
 PROMISED = {
     "01_detect": ["induction works", "'previous_token', 'induction', 'induction']"],
     "03_checkpoints": ["['none', ", "'icl']", "page written to course.html"],
-    "04_ablate": ["before 1.00, ablated 0.", "after 1.00", "(2, 17, 17)"],
+    "04_ablate": ["before 1.00, ablated 0.", "after 1.00", "(4, 17, 17)"],
     "05_figures": ["plotly 1", "L0H0"],
     "06_my_model": ["reached: True", "icl {'accuracy': "],
 }

@@ -18,6 +18,7 @@ from browser import chromium, screenshot, see, serious_violations
 from report_cases import big_report, hostile_report
 
 from imir_detect.report.compare import compare
+from imir_detect.table import rounded
 
 MOST_BYTES = 6_000_000
 
@@ -152,7 +153,7 @@ def test_tables_sort_both_ways_and_filter(
     cells = f"#coordinate-table tbody td:nth-child({place + 1})"
     header = f'#coordinate-table [data-column="{place}"]'
     expected = sorted((f"{v:.4g}" for v in report.coordinates.column("effect")), key=float)
-    shown = [f"{float(v):.2f}".replace("-", "\u2212") for v in expected]
+    shown = [rounded(float(v), 2).replace("-", "\u2212") for v in expected]
     click(driver, header)
     assert driver.execute_script(column, cells) == shown[::-1]
     click(driver, header)

@@ -163,6 +163,70 @@ def test_a_copied_position_plus_one_is_pointer_induction() -> None:
     assert report.label == "icl"
 
 
+def test_two_hops_are_one_circuit_of_three_heads() -> None:
+    # Blocks of two: only odd places hold the token before, so that "one back" stays in its block.
+    model = planted.empty(layers=3)
+    planted.previous_token(model, only=slice(1, None, 2))
+    planted.matching(model, 1, moves=(S.token, S.second))
+    planted.set_head(model, 2, 0, query=S.second, key=S.first, moves=(S.token, S.logit))
+    report = detect_circuits(model)
+    (circuit,) = named(report, "k_hop")
+    assert circuit.heads == ((0, 0), (1, 0), (2, 0))
+    assert circuit.hops == 2
+    assert circuit.strength > 0.9
+    heads = {str(edge) for edge in circuit.edges if edge.source != "embed"}
+    assert heads == {
+        "L0H0 -K-> L1H0",
+        "L0H0 -K-> L2H0",
+        "L1H0 -Q-> L2H0",
+        "L2H0 -out-> output",
+    }
+    assert not named(report, "induction")
+    assert not named(report, "prefix_match")
+    assert (role(report, 1, 0), role(report, 2, 0)) == ("induction", "induction")
+    assert report.label == "icl"
+
+
+@torch.no_grad()
+def two_token_match(model: Any) -> None:
+    """L1H0 scores 60 for its token behind the query's, and 60 more if the ones before agree."""
+    attention = model.blocks[1].attn
+    for i in range(planted.VOCAB):
+        for k, (query, key) in enumerate(((S.token, S.first), (S.first, S.second))):
+            attention.q.weight[k * planted.VOCAB + i, query.start + i] = 60.0
+            attention.k.weight[k * planted.VOCAB + i, key.start + i] = 1.0
+        attention.v.weight[i, S.token.start + i] = 1.0
+        attention.o.weight[S.logit.start + i, i] = 1.0
+
+
+def test_a_longer_prefix_is_told_from_plain_induction() -> None:
+    model = planted.empty(d_head=2 * planted.VOCAB)
+    planted.previous_token(model)
+    planted.previous_token(model, 0, 1, back=2, moves=(S.token, S.second))
+    two_token_match(model)
+    report = detect_circuits(model)
+    (circuit,) = named(report, "induction_long_prefix")
+    assert circuit.heads == ((0, 0), (0, 1), (1, 0))
+    assert circuit.strength > 0.9
+    # One token is enough where only one copy stands in the context.
+    (plain,) = named(report, "induction")
+    assert plain.heads == ((0, 0), (1, 0))
+    assert not named(detect_circuits(planted.induction()), "induction_long_prefix")
+
+
+def test_the_token_before_an_earlier_copy_is_backward_retrieval() -> None:
+    # L0H0 marks every place with the token before; L1H0 looks at the copy and writes its mark.
+    model = planted.empty()
+    planted.previous_token(model)
+    planted.set_head(model, 1, 0, query=S.token, key=S.token, moves=(S.first, S.logit))
+    report = detect_circuits(model)
+    (circuit,) = named(report, "backward_retrieval")
+    assert circuit.heads == ((0, 0), (1, 0))
+    assert ((0, 0), (1, 0), "V") in circuit.edges
+    assert not named(report, "induction")
+    assert role(report, 1, 0) == "backward_retrieval"
+
+
 def test_an_association_is_found_given_and_estimated() -> None:
     pairs = {token: token ^ 1 for token in range(planted.VOCAB)}
     model = planted.association(pairs)

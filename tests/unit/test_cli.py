@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, how it fails."""
 
+import io
 import json
 import subprocess
 import sys
@@ -18,8 +19,46 @@ def test_detect_prints_the_circuit_and_writes_the_report(tmp_path: Path) -> None
     done = runner.invoke(app, ["detect", "icl", "--json", str(target)])
     assert done.exit_code == 0, done.output
     assert done.output.startswith("icl (")
+    assert done.output.count("\n") > 5
     assert "induction" in done.output
     assert json.loads(target.read_text())["label"] == "icl"
+
+
+def test_nothing_is_cut_at_80_columns_nor_wrapped_in_a_pipe() -> None:
+    done = runner.invoke(app, ["detect", "icl"], env={"COLUMNS": "80"})
+    assert "\u2026" not in done.output
+    lines = done.output.splitlines()
+    head = next(line for line in lines if line.startswith("head "))
+    assert head.split()[1:] == [
+        "previous", "duplicate", "induction", "copies", "suppr.", "assoc.", "role",
+    ]  # fmt: skip
+    assert lines[-1].split()[0] == "L1H1"
+    assert any(line.startswith("  induction: L0H") and "nats: shift" in line for line in lines)
+    assert max(len(line.rstrip()) for line in lines if line.startswith("L")) <= 80
+    zoo = runner.invoke(app, ["zoo", "list"], env={"COLUMNS": "80"}).output
+    assert "\u2026" not in zoo
+    assert "dev-rotary-none-recall-5a" in zoo
+
+
+def test_of_many_heads_those_with_a_part_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    from report_cases import big_report
+    from rich.console import Console
+
+    from imir_detect.cli.detect import MOST_HEADS, _heads
+
+    Console(width=80, highlight=False).print(_heads(big_report(4, 12, 4)))
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("L")]
+    assert len(lines) == MOST_HEADS
+    assert any("L2H3 " in line and "previous_token" in line for line in lines)
+
+
+def test_lists_become_json(tmp_path: Path) -> None:
+    wanted = {("support",): "name", ("tasks",): "task", ("zoo", "list"): "model"}
+    for command, column in wanted.items():
+        target = tmp_path / f"{command[0]}.json"
+        done = runner.invoke(app, [*command, "--json", str(target)])
+        assert done.exit_code == 0, done.output
+        assert len({row[column] for row in json.loads(target.read_text())}) > 10
 
 
 def test_detect_writes_a_page_and_prints_nothing_but_the_label(tmp_path: Path) -> None:
@@ -45,13 +84,16 @@ def test_compare_tells_saved_reports_apart(tmp_path: Path) -> None:
 
 def test_graph_prints_edges_and_writes_every_candidate(tmp_path: Path) -> None:
     table = tmp_path / "edges.json"
-    done = runner.invoke(app, ["graph", "mixed", "--nodes", "12", "--json", str(table)])
+    options = ["--nodes", "12", "--json", str(table), "--html", str(tmp_path / "graph.html")]
+    done = runner.invoke(app, ["graph", "mixed", *options])
     assert done.exit_code == 0, done.output
     assert done.output.startswith("causal graph of 12 positions, read from weights: ")
     rows = json.loads(table.read_text())
     assert len(rows) == 2 * 11
     edges = [f"{row['parent']}->{row['child']}" for row in rows if row["edge"]]
     assert edges
+    page = (tmp_path / "graph.html").read_text(encoding="utf-8")
+    assert page.count('<path class="edge"') == len(edges)
     quiet = runner.invoke(app, ["graph", "mixed", "--nodes", "12", "--quiet"]).output.split()
     assert sorted(quiet) == sorted(edges)
 
@@ -110,11 +152,10 @@ def test_errors_take_one_line_and_exit_code_1(
 
 
 def test_quiet_leaves_the_label_wherever_it_stands() -> None:
-    for arguments in (["--quiet", "detect", "icl"], ["detect", "icl", "--quiet"]):
+    for arguments in (["--quiet", "detect", "none"], ["detect", "none", "--quiet"]):
         done = runner.invoke(app, arguments)
         assert done.exit_code == 0, done.output
-        assert done.output == "icl\n"
-    assert runner.invoke(app, ["detect", "icl"]).output.count("\n") > 5
+        assert done.output == "none\n"
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
@@ -156,3 +197,15 @@ def test_tab_completes_models_tasks_and_commands(tmp_path: Path) -> None:
     assert offered("imir-detect detect i", 2) == ["icl", "iwl"]
     assert offered("imir-detect tasks show k_", 3) == ["k_hop"]
     assert offered("imir-detect co", 1) == ["compare"]
+
+
+def test_brackets_in_a_terminals_list_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    from imir_detect.cli import tasks
+
+    terminal = Console(width=80, force_terminal=True, record=True, file=io.StringIO())
+    monkeypatch.setattr(tasks, "console", terminal)
+    assert runner.invoke(app, ["tasks"]).exit_code == 0
+    text = " ".join(terminal.export_text().split())
+    assert "Blocks [x pi(x)], then an item" in text

@@ -199,7 +199,7 @@ def test_without_a_rare_head_nothing_is_simulated() -> None:
 
 def test_a_graph_prints_and_tabulates_itself() -> None:
     read = recover_causal_graph(planted(pairs(6), 6.0))
-    assert "3 edges, 3 roots, 1 parents a node" in str(read)
+    assert "3 edges, 3 roots, 1 parent a node" in str(read)
     assert "0->1" in str(read)
     table = list(read.rows())
     assert [row["edge"] for row in table] == [True, False, True, False, True]

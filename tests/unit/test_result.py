@@ -104,6 +104,9 @@ def test_tables_become_pandas_and_slices() -> None:
     pandas = pytest.importorskip("pandas")
     assert isinstance(table.to_pandas(), pandas.DataFrame)
     assert list(table.to_pandas()["a"]) == [1, 2]
+    gaps = Table(("layer", "z"), [(1, 0.5), (None, None)]).to_pandas()
+    assert str(gaps["layer"].dtype) == "Int64"  # not 1.0
+    assert str(gaps["z"].dtype) == "float64"
 
 
 def test_notebooks_get_a_picture_and_terminals_a_table(shipped: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const sign = (text) => text.replace("-", "\u2212");
+  const sign = (text) => text.replace(/^-(?=0\.?0*$)/, "").replace("-", "\u2212");
   const show = (value, whole) =>
     value === null ? "\u2013" : typeof value === "string" ? value : sign(whole ? String(value) : value.toFixed(2));
 
@@ -48,6 +48,7 @@
       const copy = profile.cloneNode(true);
       copy.removeAttribute("transform");
       copy.classList.remove("pinned");
+      one(".peak", copy).setAttribute("r", back.getAttribute("width") / 75);
       svg.append(copy);
       details.append(make("p", "Attention by distance: " + one("title", profile).textContent.split(": ").pop(), "small"), svg);
     }

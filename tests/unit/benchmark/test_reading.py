@@ -7,7 +7,7 @@ from imir_detect import read_weights
 from imir_detect.benchmark.graph import all_edges, source_outputs
 from imir_detect.benchmark.reading import edge_effects, references
 from imir_detect.coordinates.pathsum import sum_paths
-from imir_detect.frame.contexts import matching_contexts
+from imir_detect.frame.lookups import matching_contexts
 from imir_detect.weights.forward import attend, finish, project, values
 
 

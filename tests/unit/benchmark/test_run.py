@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from imir_detect.benchmark import run as runner
+from imir_detect.benchmark import scatter
 from imir_detect.benchmark.contract import METHODS, Budget, Scores, Support, method
+from imir_detect.benchmark.meaning import item_scores
+from imir_detect.benchmark.metrics import auc
 from imir_detect.benchmark.results import (
     leaderboard,
     markdown,
@@ -16,9 +20,17 @@ from imir_detect.benchmark.results import (
     write_report,
     write_rows,
 )
-from imir_detect.benchmark.run import CLOCK, run_suite
+from imir_detect.benchmark.run import CLOCK, Job, run_suite
 from imir_detect.benchmark.suites import case_names
-from imir_detect.errors import UnknownNameError
+from imir_detect.errors import (
+    BusyFolderError,
+    ImirError,
+    InvalidArgumentError,
+    UnknownNameError,
+    UnreadableFileError,
+    UnwritableFileError,
+)
+from imir_detect.files import hold
 
 CASES = ("previous/zero/edge", "previous/mean/head")
 QUICK = ("truth", "imir", "eap", "random")
@@ -65,6 +77,23 @@ def test_the_same_seed_gives_the_same_table_and_an_interrupted_run_resumes(
     assert kept.stat().st_mtime_ns == stamp  # what was there was not run again
     assert timeless(again) == timeless(found)
     assert timeless([r for r in again if r["method"] in ("truth", "imir")]) == timeless(first)
+
+
+def test_a_folder_of_another_state_of_the_code_is_refused(
+    rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, found = rows
+    monkeypatch.setattr("imir_detect.benchmark.run.code_hash", lambda: "0123456789ab")
+    with pytest.raises(InvalidArgumentError, match="got code='0123456789ab'; wanted code='"):
+        run(folder)
+    assert {row["code"] for row in found} == {found[0]["code"]} != {"0123456789ab"}
+
+
+def test_an_area_can_be_recomputed_from_its_row(rows: Any) -> None:
+    for row in rows[1]:
+        scores, labels = item_scores(row)
+        if row["method"] != "random":  # of which the first draw is kept, and the mean shown
+            assert auc(scores[labels == 1], scores[labels == 0]) == pytest.approx(row["auc"])
 
 
 def test_two_workers_give_the_rows_of_one(rows: Any, tmp_path: Path) -> None:
@@ -119,6 +148,113 @@ def test_wrong_names_stop_before_anything_runs(tmp_path: Path) -> None:
         case_names("qick")
 
 
+def test_the_callers_threads_and_warnings_stay(tmp_path: Path) -> None:
+    import warnings
+
+    threads, filters = torch.get_num_threads(), list(warnings.filters)
+    state = torch.get_rng_state()
+    torch.set_num_threads(2)
+    try:
+        run_suite(CASES[:1], ("random",), folder=tmp_path, budget=BUDGET, progress=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert warnings.filters == filters
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_folder_of_another_budget_or_run_is_refused(rows: Any) -> None:
+    folder, _ = rows
+    with pytest.raises(InvalidArgumentError) as caught:
+        run_suite(CASES, QUICK, folder=folder, budget=Budget(samples=9, draws=100))
+    assert str(caught.value) == (
+        f"{folder} belongs to another run; got budget_samples=9; wanted budget_samples=8; next "
+        "step: use another folder, or remove this one to start over"
+    )
+    with hold(folder), pytest.raises(BusyFolderError, match="another run is at work in"):
+        run(folder)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "swapped"])
+def test_a_damaged_row_is_named(damage: str, rows: Any, tmp_path: Path) -> None:
+    files = sorted((rows[0] / "runs").glob("*.json"))
+    broken = tmp_path / "runs" / files[0].name
+    broken.parent.mkdir()
+    broken.write_text(files[1].read_text() if damage == "swapped" else damage)
+    for read in (read_rows, run):
+        with pytest.raises(UnreadableFileError, match=r"is no run of the benchmark; got .*remove"):
+            read(tmp_path)
+
+
+def test_a_full_disk_leaves_no_row_and_a_broken_case_leaves_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble: list[Exception] = [UnwritableFileError("full"), RuntimeError("broken")]
+
+    def make(name: str, folder: Path) -> Any:
+        raise trouble.pop(0)
+
+    monkeypatch.setattr(runner, "make_case", make)
+    with pytest.raises(UnwritableFileError, match="full"):
+        run_suite(CASES[:1], ("truth",), folder=tmp_path, budget=BUDGET, progress=False)
+    assert read_rows(tmp_path) == []
+    (row,) = run_suite(CASES[:1], ("truth",), folder=tmp_path, budget=BUDGET, progress=False)
+    assert (row["status"], row["reason"]) == ("failed", "RuntimeError: broken")
+
+
+class Pool:
+    """joblib.Parallel in one process, whose workers die at the jobs named."""
+
+    def __init__(self, deadly: tuple[str, ...], once: tuple[str, ...]) -> None:
+        self.deadly, self.once, self.handed = deadly, set(once), []
+
+    def __call__(self, work: Any, groups: list[list[Job]], workers: int, progress: bool) -> None:
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+        self.handed.append([group[0].case.split("/")[0] for group in groups])
+        for group in groups:
+            for job in group:
+                if job.case in self.deadly or job.case in self.once:
+                    self.once.discard(job.case)
+                    raise TerminatedWorkerError("died")
+                work([job])
+
+
+def test_a_dying_worker_costs_the_job_that_kills_it_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = ("previous/zero/edge", "offset/zero/edge", "sink/zero/edge", "skip/zero/edge")
+    pool = Pool(deadly=cases[:1], once=cases[2:3])
+    monkeypatch.setattr(scatter, "_parallel", pool)
+    how = {"folder": tmp_path, "budget": BUDGET, "progress": False, "workers": 2}
+    found = run_suite(cases, ("truth",), **how)
+    assert [row["status"] for row in found] == ["failed", "ok", "ok", "ok"]
+    assert found[0]["reason"] == "its process died twice: killed from outside, or out of memory"
+    assert pool.handed == [
+        ["previous", "offset", "sink", "skip"],  # two at work when one dies: the first two
+        ["previous"],
+        ["offset"],
+        ["sink", "skip"],
+        ["sink"],
+        ["skip"],
+    ]
+
+
+def test_other_trouble_of_a_worker_is_told_in_four_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("no such host")
+
+    monkeypatch.setattr(scatter, "_parallel", broken)
+    with pytest.raises(ImirError) as caught:
+        run(tmp_path, workers=2)
+    assert str(caught.value) == (
+        "a worker of loky failed; got RuntimeError: no such host; wanted every case run to its "
+        "end; next step: mend that, and start the same command again: what is finished is kept"
+    )
+
+
 def test_tables_are_drawn_from_rows_alone(rows: Any, tmp_path: Path) -> None:
     folder, found = rows
     read = read_rows(folder)
@@ -143,7 +279,7 @@ def test_tables_are_drawn_from_rows_alone(rows: Any, tmp_path: Path) -> None:
 def test_a_point_is_on_the_front_when_nothing_is_better_and_cheaper() -> None:
     def row(name: str, auc: float, seconds: float) -> dict[str, Any]:
         fixed = {"status": "ok", "granularity": "edge", "forwards": 1, "backwards": 0}
-        return {**fixed, "method": name, "auc": auc, "seconds": seconds}
+        return {**fixed, "method": name, "auc": auc, "cpu_seconds": seconds}
 
     points = pareto([row("a", 0.9, 1.0), row("b", 0.8, 2.0), row("c", 0.95, 3.0)])
     assert {p["method"]: p["front"] for p in points} == {"a": True, "b": False, "c": True}
@@ -158,3 +294,5 @@ def test_core_is_as_large_as_promised() -> None:
     names = case_names("core")
     assert len(set(names)) == len(names) >= 60
     assert set(case_names("quick")) <= set(names) < set(case_names("full")) | set(names)
+    assert {name.split("/")[2] for name in names} == {"edge", "head", "unit"}
+    assert sum("~" in name for name in names) == 24

@@ -94,3 +94,24 @@ def test_what_cannot_be_ablated_is_refused(shipped: dict[str, Any]) -> None:
     ((_, ablate),) = circuit((0, 0)).hooks()
     with pytest.raises(InvalidArgumentError, match=r"one axis; got hook_z of shape \(2, 3, 8\)"):
         ablate(torch.zeros(2, 3, 8))
+
+
+def test_patterns_are_the_models_own_in_the_order_of_the_names(shipped: dict[str, Any]) -> None:
+    model, report = shipped["icl"]
+    found = circuit((1, 1), (0, 0))
+    ids = tokens(model)[0]
+    seen = found.patterns(model, ids)
+    _, cache = model.run_with_cache(ids[None])
+    assert found.names == ("L1H1", "L0H0")
+    assert seen.shape == (2, 12, 12)
+    assert torch.allclose(seen[0], cache["blocks.1.attn.hook_pattern"][0, 1], atol=1e-6)
+    assert torch.allclose(seen[1], cache["blocks.0.attn.hook_pattern"][0, 0], atol=1e-6)
+    assert torch.equal(found.patterns(model, ids.tolist()), seen)
+    assert circuit().patterns(model, ids).shape == (0, 12, 12)
+    for model_or_weights, given in ((model, tokens(model)), (read_weights(model), ids)):
+        with pytest.raises(InvalidArgumentError, match="patterns are those of a model that runs"):
+            found.patterns(model_or_weights, given)
+    text = report.circuits[0]._repr_html_()
+    assert "induction: L0H0, L0H1, L1H0, L1H1" in text
+    assert "L0H0 -K-&gt; L1H0" in text
+    assert "embed" not in text

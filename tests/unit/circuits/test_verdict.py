@@ -1,6 +1,7 @@
 """The shipped calibration: monotone, marked where a model lies outside it, and readable."""
 
 import json
+import math
 
 import pytest
 
@@ -31,15 +32,30 @@ def test_features_are_those_of_the_strongest_circuit_of_each_axis() -> None:
         circuit("in_weights", 0.2, associate=8.0, **{"associate direct": 1.0}),
         circuit("skip", 1.0, shift=1.0),
     ]
-    assert features(found) == {
+    values = features(found)
+    assert {k: v for k, v in values.items() if not k.endswith("_odds")} == {
         "icl_strength": 0.7,
+        "icl_wins": 0.7,
+        "icl_matched": 0.7,
         "icl_coverage": 0.5,
         "icl_nats": 2.0,
         "iwl_strength": 0.2,
+        "iwl_wins": 0.2,
+        "iwl_matched": 0.2,
         "iwl_coverage": 0.5,
         "iwl_nats": 8.0,
     }
-    assert set(features([]).values()) == {0.0}
+    assert values["icl_strength_odds"] == pytest.approx(math.log(0.7 / 0.3))
+    assert features([])["icl_wins_odds"] == pytest.approx(math.log(0.02 / 0.98))
+
+
+def test_what_the_whole_model_answers_stands_beside_what_the_circuit_does() -> None:
+    values = features([circuit("induction", 0.6)], {"icl": 0.9, "iwl": 0.1}, 0.8)
+    assert (values["icl_strength"], values["icl_wins"], values["icl_matched"]) == (0.6, 0.9, 0.8)
+    assert (values["iwl_strength"], values["iwl_wins"], values["iwl_matched"]) == (0.0, 0.1, 0.1)
+    # A model that guesses wins some questions, and owes none of it to the match.
+    guessing = features([], {"icl": 0.3, "iwl": 0.0}, 0.0)
+    assert (guessing["icl_wins"], guessing["icl_matched"]) == (0.3, 0.0)
 
 
 def test_a_logistic_is_what_it_says() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from imir_detect.circuits.attribution import sources
+from imir_detect.circuits.attribution import logit_margins, sources
+from imir_detect.circuits.probe import at_query
 from imir_detect.coordinates.pathsum import (
     EMBED,
     OUTPUT,
@@ -15,7 +16,8 @@ from imir_detect.coordinates.pathsum import (
     sum_edges,
     sum_paths,
 )
-from imir_detect.weights.forward import causal_softmax
+from imir_detect.frame.lookups import matching_contexts
+from imir_detect.weights.forward import causal_softmax, inverse_rms, mlp
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.read import read_weights
@@ -33,9 +35,9 @@ def random_model(norm: Any, mlp: int) -> Any:
 
 
 @pytest.mark.parametrize("norm", [None, "LN", "RMS", "LNPre", "RMSPre"])
-@pytest.mark.parametrize("mlp", [0, 10])
-def test_summed_paths_give_the_models_own_logits(norm: Any, mlp: int) -> None:
-    model = random_model(norm, mlp)
+@pytest.mark.parametrize("width", [0, 10])
+def test_summed_paths_give_the_models_own_logits(norm: Any, width: int) -> None:
+    model = random_model(norm, width)
     tokens = torch.randint(11, (5, 7), generator=torch.Generator().manual_seed(1))
     weights = read_weights(model)
     logits = sum_paths(weights, tokens).final @ weights.W_U + weights.b_U
@@ -57,8 +59,9 @@ def every_edge(weights: ModelWeights) -> list[Edge]:
 
 
 @pytest.mark.parametrize("norm", [None, "LN", "RMS"])
-def test_all_edges_together_are_all_paths(norm: Any) -> None:
-    weights = read_weights(random_model(norm, 0))
+@pytest.mark.parametrize("width", [0, 10])
+def test_all_edges_together_are_all_paths(norm: Any, width: int) -> None:
+    weights = read_weights(random_model(norm, width))
     tokens = torch.randint(11, (4, 7), generator=torch.Generator().manual_seed(2))
     full = sum_paths(weights, tokens)
     parts = sum_edges(weights, tokens, every_edge(weights), full)
@@ -77,9 +80,49 @@ def test_a_missing_edge_is_missing() -> None:
     assert not torch.allclose(parts.attention[2][:, 1], full.attention[2][:, 1], atol=1e-3)
 
 
-@pytest.mark.parametrize("mlp", [0, 10])
-def test_sources_add_up_to_the_residual(mlp: int) -> None:
-    weights = read_weights(random_model("RMS", mlp))
+@pytest.mark.parametrize("norm", [None, "RMS"])
+def test_an_mlp_reads_what_the_circuits_heads_wrote_and_no_other_head(norm: Any) -> None:
+    weights = read_weights(random_model(norm, 10))
+    tokens = torch.randint(11, (4, 7), generator=torch.Generator().manual_seed(2))
+    full = sum_paths(weights, tokens)
+    edges = [Edge(EMBED, OUTPUT, "out"), Edge((0, 1), OUTPUT, "out")]
+    edges += [Edge(EMBED, (0, 1), port) for port in PORTS]
+    # By hand: the residual holds the embedding, biases, one head, and what the MLPs make of these.
+    residual = full.embedded + full.written[0][:, 1]
+    for layer in range(3):
+        residual = residual + weights.b_O[layer]
+        inner = full.before_mlp[layer]
+        assert inner is not None
+        residual = residual + mlp(weights, layer, residual, inverse_rms(weights, inner, layer))
+    found = sum_edges(weights, tokens, edges, full).final
+    assert torch.allclose(found, residual * full.inverse_rms[-1], atol=1e-10)
+
+
+def test_a_heads_margin_is_its_slope_through_the_mlps_and_margins_add_up() -> None:
+    weights = read_weights(random_model("RMS", 10))
+    contexts = matching_contexts(
+        16, 7, torch.arange(11), generator=torch.Generator().manual_seed(5)
+    )
+    trace = sum_paths(weights, contexts.tokens)
+    margins = logit_margins(weights, trace, contexts, None)
+    wanted = weights.W_U.T[contexts.wanted]
+    logit = (at_query(trace.final, contexts) * wanted).sum(-1)
+    assert torch.allclose(sum(margins.values(), torch.tensor(0.0)), logit, atol=1e-10)
+    # A little more of a head of layer 1, norms and later attention held fixed.
+    more = 1e-6 * at_query(trace.written[1][:, 1], contexts)
+    for layer in (1, 2):
+        inner = trace.before_mlp[layer]
+        assert inner is not None
+        rows = at_query(inner, contexts)
+        factor = inverse_rms(weights, rows, layer)
+        more = more + mlp(weights, layer, rows + more, factor) - mlp(weights, layer, rows, factor)
+    gained = (more * at_query(trace.inverse_rms[-1], contexts) * wanted).sum(-1) / 1e-6
+    assert torch.allclose(margins[(1, 1)], gained, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [0, 10])
+def test_sources_add_up_to_the_residual(width: int) -> None:
+    weights = read_weights(random_model("RMS", width))
     tokens = torch.randint(11, (4, 7), generator=torch.Generator().manual_seed(2))
     trace = sum_paths(weights, tokens)
     total = sum(sources(trace, weights.n_layers).values(), torch.tensor(0.0))

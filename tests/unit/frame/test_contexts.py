@@ -6,14 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imir_detect.errors import InvalidArgumentError
-from imir_detect.frame.contexts import (
-    all_cells,
-    asking_contexts,
-    distinct_tokens,
-    matching_contexts,
-    repeated_contexts,
-    without_match,
-)
+from imir_detect.frame.contexts import asking_contexts, distinct_tokens, repeated_contexts
+from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts, without_match
 
 
 def generator(seed: int) -> torch.Generator:
@@ -28,7 +22,7 @@ def test_a_match_is_the_only_repeat(length: int, offset: int, seed: int, asked: 
     vocabulary = torch.arange(5, 5 + length + 3)
     some = vocabulary[:4] if asked else None
     contexts = matching_contexts(
-        20, length, vocabulary, asked=some, offset=offset, generator=generator(seed)
+        20, length, vocabulary, Lookup(offset), asked=some, generator=generator(seed)
     )
     for row, i, p, wanted in zip(
         *map(
@@ -63,7 +57,7 @@ def test_cells_restrict_where_query_and_copy_stand() -> None:
     contexts = matching_contexts(50, 9, torch.arange(20), cells=cells, generator=generator(0))
     seen = set(zip(contexts.query.tolist(), contexts.match.tolist(), strict=True))
     assert seen == {(8, 2), (5, 1)}
-    assert int(all_cells(4, 1).sum()) == 3  # (2, 0), (3, 0), (3, 1)
+    assert int(INDUCTION.cells(4).sum()) == 3  # (2, 0), (3, 0), (3, 1)
 
 
 def test_asking_contexts_hold_neither_query_nor_answer_before_the_query() -> None:
@@ -91,7 +85,7 @@ def test_a_large_vocabulary_gives_distinct_rows_too() -> None:
 
 def test_a_context_too_short_for_the_question_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="got 3 positions; wanted at least 4"):
-        matching_contexts(1, 3, torch.arange(9), offset=2, generator=generator(0))
+        matching_contexts(1, 3, torch.arange(9), Lookup(2), generator=generator(0))
     with pytest.raises(InvalidArgumentError, match="too short"):
         asking_contexts(
             torch.tensor([0]), torch.tensor([1]), 1, torch.arange(9), generator=generator(0)

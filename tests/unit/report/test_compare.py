@@ -19,8 +19,8 @@ def test_the_order_is_kept_and_its_turns_are_told(shipped: dict[str, Any]) -> No
     course = compare({step: by_name[step] for step in ("none", "iwl", "mixed")})
     assert course.table.column("label") == ["none", "iwl", "mixed"]
     assert course.summary() == (
-        "1 answering from the weights; 1 doing both; 1 with no circuit that answers. In the order "
-        "given the label goes from none to iwl at iwl and from iwl to mixed at mixed."
+        "Of 3 models, 1 answers from its weights, 1 does both and 1 has no circuit that answers. "
+        "In the order given the label goes from none to iwl at iwl and from iwl to mixed at mixed."
     )
     assert "in_weights" in str(course)
     assert course.summary() in course._repr_html_()
@@ -30,7 +30,9 @@ def test_the_order_is_kept_and_its_turns_are_told(shipped: dict[str, Any]) -> No
 def test_many_turns_are_counted_not_told(shipped: dict[str, Any]) -> None:
     by_name = reports(shipped)
     shelf = compare([by_name["icl"], by_name["none"]] * 4)
-    assert shelf.summary() == "4 answering from the context; 4 with no circuit that answers."
+    assert shelf.summary() == (
+        "Of 8 models, 4 answer from the context and 4 have no circuit that answers."
+    )
 
 
 def test_the_page_holds_every_model_and_escapes_its_name(

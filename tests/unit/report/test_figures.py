@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+from studies_cases import GRAPH, PHASE, SUITE
 
 from imir_detect.circuits.eliminate import Elimination
 from imir_detect.errors import ImirError, InvalidArgumentError, UnknownNameError
@@ -20,12 +21,20 @@ HISTORY = [
 
 ELIMINATION = Elimination(0.5, (2, 0), (1,), (0.1, 0.2, 0.4), (1.0, 0.9, 0.8), 0.7, 6)
 
+STUDIES = {
+    "phase": PHASE,
+    "causal": GRAPH,
+    **dict.fromkeys(("leaderboard", "pareto", "cases"), SUITE),
+}
+
 
 def source(name: str, shipped: dict[str, Any]) -> Any:
     if name == "trajectories":
         return HISTORY
     if name == "elimination":
         return ELIMINATION
+    if name in STUDIES:
+        return STUDIES[name]
     report = shipped["mixed"][1]
     return compare({n: r for n, (_, r) in shipped.items()}) if name == "mosaic" else report
 

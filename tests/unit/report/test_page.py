@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from report_cases import HOSTILE, big_report, hostile_report
 
 from imir_detect import Report
-from imir_detect.errors import ImirError
+from imir_detect.circuits.eliminate import Elimination
+from imir_detect.errors import ImirError, InvalidArgumentError
 from imir_detect.report.page import graph_svg, report_page
 
 
@@ -64,12 +65,13 @@ def test_nothing_hostile_leaves_its_place(shipped: dict[str, Any]) -> None:
     assert HOSTILE[1] in path["levels"]
 
 
-@given(st.text(max_size=40))
-@settings(max_examples=25, deadline=None)
-def test_any_text_is_shown_as_it_is(text: str) -> None:
-    report = replace(big_report(1, 1, 2), limits=(text,))
-    page = Reader(report_page(report, name=text))
-    assert text in "".join(page.words)
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=10))
+@settings(max_examples=8, deadline=None)
+def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
+    report = replace(big_report(1, 1, 2), limits=tuple(texts))
+    page = Reader(report_page(report, name=texts[0]))
+    for text in texts:
+        assert text in "".join(page.words)
     assert len(page.scripts) == 2
 
 
@@ -172,3 +174,24 @@ def test_a_page_without_jinja2_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(ImirError, match=r"a page needs jinja2; .*imir-detect\[report\]"):
         report_page(shipped["icl"][1])
+
+
+def test_a_trace_of_algorithm_1_is_kept_drawn_and_named(
+    shipped: dict[str, Any], tmp_path: Path
+) -> None:
+    found = Elimination(0.5, (2, 0), (1,), (0.1, 0.2, 0.4), (1.0, 0.9, 0.8), float("inf"), 6)
+    report = shipped["icl"][1].with_elimination(found, ["match", "copy <b>", "shift"])
+    assert report.measured["elimination"]["removed"] == ["shift", "match"]
+    assert report.measured["elimination"]["blocked"] is None
+    again = Report.from_json(report.to_json(tmp_path / "r.json"))
+    assert again == report
+    page = report_page(again)
+    words = re.sub(r"\s+", " ", " ".join(Reader(page).words))
+    assert "2 of 3 directions are gone at a loss of 0.400 nats and an accuracy of 0.80" in words
+    assert "kept copy <b>" in words
+    assert "budget 0.5" in words
+    assert 'id="measured"' not in page  # nothing else was run
+    assert page.count('<svg class="chart"') == 2
+    assert "elimination.removed" in str(report)
+    with pytest.raises(InvalidArgumentError, match="got 2 names; wanted 3, one a direction"):
+        report.with_elimination(found, ["a", "b"])

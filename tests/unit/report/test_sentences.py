@@ -31,10 +31,10 @@ def test_verbs_agree_with_how_many_heads_there_are() -> None:
     edges = [((0, 0), (1, 0), "K"), ((1, 0), "output", "out")]
     one = circuit_sentences(circuit("induction", [(0, 0), (1, 0)], edges, 0.8))
     assert one[0].startswith("When a token comes back, L1H0 looks at what stood behind")
-    assert one[1].startswith("Where to look, L0H0 tells it,")
+    assert one[1].startswith("L0H0 tells it where to look, by marking")
     assert one[2] == (
-        "It works: by itself, and not overruled by the rest of the model, it is right on 80% of "
-        "random contexts, at the 94% of positions that it covers."
+        "It works: by itself, and not overruled by the rest of the model, it gives the right "
+        "answer on 80% of random contexts, counted at the 94% of positions that it covers."
     )
     two = circuit_sentences(circuit("previous_token", [(0, 0), (0, 1)], [], 0.4))
     assert two == (
@@ -83,15 +83,16 @@ def test_the_verdict_says_how_far_to_trust_it(shipped: dict[str, Any]) -> None:
     report = shipped["mixed"][1]
     report = replace(report, meta={**report.meta, "calibrated": False, "extrapolated": False})
     text = verdict_sentence(report)
-    assert "not calibrated yet: read it as an order, not as a frequency" in text
+    assert "not calibrated: read it as an order, not as a frequency" in text
     assert "induction (strength 0." in text
     assert "in weights (strength 0." in text
     meta = {**report.meta, "calibrated": True}
     assert "calibrated on models whose" in verdict_sentence(replace(report, meta=meta))
-    meta["extrapolated"] = True
-    assert "(extrapolated, since no model of its kind" in verdict_sentence(
-        replace(report, meta=meta)
-    )
+    meta["extrapolated"] = ["vocabulary 64, not 16 .. 40"]
+    assert (
+        ", extrapolated: the model lies outside the range of those that probabilities were "
+        "calibrated on (vocabulary 64, not 16 .. 40), so read it as an order"
+    ) in verdict_sentence(replace(report, meta=meta))
     none = verdict_sentence(shipped["none"][1])
     assert none.endswith("No circuit that answers reaches a strength of one half.")
 

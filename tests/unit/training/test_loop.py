@@ -1,16 +1,26 @@
 """Training: seeded, resumable to the same weights, stopped at its target, checked beforehand."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from imir_detect.errors import InvalidArgumentError, UnreadableFileError
+from imir_detect.errors import (
+    BusyFolderError,
+    InvalidArgumentError,
+    UnreadableFileError,
+    UnwritableFileError,
+)
+from imir_detect.files import hold
 from imir_detect.tasks import make_task
 from imir_detect.training import loop
 from imir_detect.training.behaviour import measured_label
+from imir_detect.training.checkpoint import Checkpoint
 from imir_detect.training.loop import Recipe, train
+from imir_detect.training.saved import train_and_save
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import parameters
 
@@ -89,8 +99,64 @@ def test_a_short_run_learns_an_association() -> None:
 def test_another_runs_checkpoint_is_refused(tmp_path: Path) -> None:
     train(TASK, SPEC, RECIPE, folder=tmp_path, progress=False)
     other = Recipe(steps=12, batch=8, evaluate_every=4, seed=9)
-    with pytest.raises(InvalidArgumentError, match="belongs to another run"):
+    with pytest.raises(InvalidArgumentError) as caught:
         train(TASK, SPEC, other, folder=tmp_path, progress=False)
+    assert str(caught.value).split("; ", 1) == [
+        f"{tmp_path / 'checkpoint.safetensors'} belongs to another run",
+        "got recipe.seed=9; wanted recipe.seed=3; next step: use another folder, or remove this "
+        "one to start over",
+    ]
+
+
+def test_a_folder_that_another_run_works_in_is_refused(tmp_path: Path) -> None:
+    with hold(tmp_path), pytest.raises(BusyFolderError, match="another run is at work in"):
+        train(TASK, SPEC, RECIPE, folder=tmp_path, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_stops_a_run_that_then_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(UnwritableFileError, match="got OSError: No space left on device"):
+            train(TASK, SPEC, RECIPE, folder=tmp_path, progress=False)
+    assert list(tmp_path.iterdir()) == []
+    train(TASK, SPEC, RECIPE, folder=tmp_path, progress=False)
+
+
+def test_a_run_that_diverges_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_step", lambda *args: float("nan"))
+    with pytest.raises(
+        InvalidArgumentError, match="training diverged; got a loss of nan at step 3"
+    ):
+        train(TASK, SPEC, RECIPE, progress=False)
+
+
+def test_a_checkpoint_without_its_tensors_is_named(tmp_path: Path) -> None:
+    train(TASK, SPEC, RECIPE, folder=tmp_path, progress=False)
+    file = tmp_path / "checkpoint.safetensors"
+    found = Checkpoint.read(file)
+    Checkpoint(found.identity, found.state, {"generator": found.tensors["generator"]}).write(file)
+    with pytest.raises(UnreadableFileError, match=r"unreadable checkpoint .*got KeyError"):
+        train(TASK, SPEC, RECIPE, folder=tmp_path, progress=False)
+
+
+def test_a_saved_model_is_not_trained_again_and_another_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = train_and_save(TASK, SPEC, RECIPE, tmp_path, progress=False, name="mine")
+    assert card["name"] == "mine"
+    assert card["recipe"]["seed"] == 3
+    assert {file.name for file in tmp_path.iterdir()} == {"model.safetensors", "card.json"}
+    monkeypatch.setattr(loop, "_step", None)  # any further step would fail
+    assert train_and_save(TASK, SPEC, RECIPE, tmp_path, progress=False) == card
+    wider = ModelSpec(TASK.vocab_size, TASK.n_positions, d_model=32, n_heads=1, norm="LN", d_mlp=8)
+    with pytest.raises(InvalidArgumentError, match=r"got spec.d_model=32; wanted spec.d_model=16"):
+        train_and_save(TASK, wider, RECIPE, tmp_path, progress=False)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.tasks import make_task
+from imir_detect.training import stack
 from imir_detect.training.loop import Recipe
-from imir_detect.training.stack import CHUNK, Member, forward, sinusoids, train_stack
+from imir_detect.training.stack import CHUNK, Member, sinusoids, train_stack
+from imir_detect.training.stack_run import members_begun
+from imir_detect.training.stacked_forward import forward
 from imir_detect.weights.native import ModelSpec
 from imir_detect.weights.store import load_parameters, parameters
 
@@ -78,6 +83,73 @@ def test_a_member_is_the_same_in_any_company_and_ends_when_it_reaches_its_target
     assert [len(done.history) for done in both] == [1, 2]
     last = both[1].tensors["head.weight"]
     assert torch.allclose(last, alone.tensors["head.weight"], atol=1e-3)
+
+
+class Killed(Exception):
+    """What stops a run."""
+
+
+def killed_at(last, members, spec, file, monkeypatch) -> None:
+    """Train until the step of that number, and no further."""
+    step = stack._step
+
+    def failing(*args):
+        if args[-1] == last:
+            raise Killed
+        return step(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stack, "_step", failing)
+        with pytest.raises(Killed):
+            list(train_stack(members, spec, file=file))
+
+
+# 30 steps, evaluated every 10: before the first, in the middle of a chunk of data, after b ended,
+# and at the border of a chunk that is an evaluation too (80 = 5 * 16).
+@pytest.mark.parametrize(("last", "every"), [(3, 10), (17, 10), (29, 10), (95, 80)])
+def test_a_killed_stack_goes_on_to_the_same_bits(last, every, tmp_path, monkeypatch) -> None:
+    task, spec = recall_task(), recall_spec()
+    steps = 100 if every == 80 else 30
+    how = {"steps": steps, "batch": 4, "evaluate_every": every}
+    ends = {"accuracy": 0.0} if last > 20 else {}
+    members = [
+        Member("a", task, Recipe(seed=1, **how)),
+        Member("b", task, Recipe(seed=2, stop_at=ends, **how)),
+        Member("c", task, Recipe(seed=3, **how)),
+    ]
+    whole = {done.member.name: done for done in train_stack(members, spec)}
+    file = tmp_path / "stack"
+    killed_at(last, members, spec, file, monkeypatch)
+    assert members_begun(file) == ("a", "b", "c")
+    rest = {done.member.name: done for done in train_stack(members, spec, file=file)}
+    assert set(rest) == ({"a", "c"} if ends else {"a", "b", "c"})
+    for name, done in rest.items():
+        assert done.history == whole[name].history
+        for key, tensor in done.tensors.items():
+            assert torch.equal(tensor, whole[name].tensors[key]), (name, key)
+    assert not file.exists()
+    assert members_begun(file) == ()
+
+
+def test_a_stack_of_other_members_is_refused(tmp_path) -> None:
+    task, spec = recall_task(), recall_spec()
+    members = [Member("a", task, Recipe(steps=4, batch=4, evaluate_every=2, seed=1))]
+    next(train_stack(members, spec, file=tmp_path / "stack"))
+    others = [Member("a", task, Recipe(steps=4, batch=4, evaluate_every=2, seed=2))]
+    with pytest.raises(
+        InvalidArgumentError, match=r"got members\.a\.recipe\.seed=2; wanted .*seed=1"
+    ):
+        next(train_stack(others, spec, file=tmp_path / "stack"))
+
+
+def test_a_member_that_diverged_keeps_its_history(tmp_path, monkeypatch) -> None:
+    task, spec = recall_task(), recall_spec()
+    members = [Member("a", task, Recipe(steps=4, batch=4, evaluate_every=2, rate=1e30))]
+    (whole,) = train_stack(members, spec)
+    killed_at(3, members, spec, tmp_path / "stack", monkeypatch)
+    (done,) = train_stack(members, spec, file=tmp_path / "stack")
+    assert math.isnan(done.history[0]["loss"])
+    assert str(done.history) == str(whole.history)  # NaN is not equal to itself
 
 
 def test_tied_models_stay_tied_and_sinusoids_stay_put() -> None:

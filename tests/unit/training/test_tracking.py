@@ -58,6 +58,10 @@ def test_the_tracker_records_every_so_many_steps_and_leaves_the_model_alone() ->
     assert [tracker(step, loss=1.0) for step in range(4)] == [True, False, True, False]
     assert [row["step"] for row in tracker.history] == [0.0, 2.0]
     assert tracker.history[0]["loss"] == 1.0
+    tracker(3, loss=2.0)
+    resumed = CoordinateTracker(model, every=2, history=tracker.history)
+    assert resumed(2, loss=3.0)  # a loop that goes on from a checkpoint takes this step again
+    assert [(row["step"], row["loss"]) for row in resumed.history] == [(0.0, 1.0), (2.0, 3.0)]
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
     assert all(p.requires_grad for p in model.parameters())
 

@@ -210,3 +210,144 @@ def test_a_hugging_face_folder_opens(tmp_path: Path) -> None:
     assert config_name == "LlamaConfig"
     assert read.W_Q.shape == expected.W_Q.shape
     assert torch.equal(read.W_E.float(), inner.model.embed_tokens.weight)
+
+
+def small() -> dict[str, Any]:
+    return dict(random_model(SPEC).state_dict())
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (None, "got a NoneType; wanted names and tensors"),
+        ([1], "got a list"),
+        ({}, "got an empty mapping; wanted"),
+        ({"a": 1}, r"got 'a': a int; .*pass model.state_dict\(\)"),
+        ({"model": {"a": 1}, "step": 3}, r".*'step': a int; .*holds it inside: pass \['model'\]"),
+        ({3: torch.zeros(1)}, "got 3 for a name"),
+        ({"a": torch.zeros(1), "module.a": torch.ones(1)}, "got a twice, behind different prefix"),
+    ],
+)
+def test_what_is_no_state_dict_is_refused(state: Any, text: str) -> None:
+    with pytest.raises(InvalidWeightsError, match=f"this is no state dict; {text}"):
+        model_from_state_dict(state, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"n_heads": 0}, "no model has this n_heads; got n_heads=0; wanted a whole number above 0"),
+        ({"n_heads": -2}, "got n_heads=-2"),
+        ({"n_layers": 0}, "no model has this n_layers; got n_layers=0"),
+        ({"d_model": "8"}, "no model has this d_model; got d_model='8'"),
+        ({"d_mlp": 2.5}, "no model has this d_mlp; got d_mlp=2.5; wanted a whole number of 0"),
+        ({"n_ctx": True}, "no model has this n_ctx; got n_ctx=True"),
+        ({"rotary_base": -1.0}, "no model has this rotary_base; got .* wanted a number above 0"),
+        ({"cap": float("nan")}, "no model has this cap; got cap=nan; wanted a finite number"),
+        ({"n_kv_heads": 3}, "key/value heads do not divide the heads; got n_heads=2, n_kv_heads=3"),
+        ({"position": "rotary", "d_head": 3}, "come in pairs within a head; got 3 of a head's 3"),
+        ({"position": "rotary", "rotary_dim": 6}, "got 6 of a head's 4; wanted an even number, at"),
+        (
+            {"position": "rotary", "n_ctx": 10**6},
+            "does not fit into memory; got n_ctx=1000000 in",
+        ),
+        ({"d_head": 10**6}, r"asks for at least \d+ numbers, \d+ are there"),
+        ({"n_layers": 10**7}, r"asks for at least \d+ numbers, \d+ are there"),
+        ({"eps": "small"}, "would not have; got eps='small'"),
+        ({"attn_scale": "none"}, "would not have; got attn_scale='none'"),
+        ({"attn_scale": float("nan")}, "would not have; got attn_scale=nan"),
+    ],
+)
+def test_configurations_that_no_model_has(change: dict[str, Any], text: str) -> None:
+    with pytest.raises((InvalidArgumentError, InvalidWeightsError), match=text):
+        model_from_state_dict(small(), {**CONFIG, **change})
+
+
+def test_a_configuration_tells_all_its_faults_and_the_state_dicts() -> None:
+    from imir_detect import ImirError
+
+    with pytest.raises(ImirError) as caught:
+        model_from_state_dict({}, {**CONFIG, "n_heads": "2", "n_ctx": 0, "normalization_type": "X"})
+    assert [problem.what for problem in caught.value.problems] == [
+        "this is no state dict",
+        "no model has this n_ctx",
+        "no model has this n_heads",
+        "no such normalisation",
+    ]
+    with pytest.raises(InvalidArgumentError, match="this is no configuration; got a str; wanted"):
+        model_from_state_dict(small(), "gpt2")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda t: t.to(torch.int8), "tok_embed.weight is torch.int8, not a floating-point number"),
+        (lambda t: t.to(torch.float8_e4m3fn), "tok_embed.weight is torch.float8_e4m3fn, not a"),
+        (lambda t: t.to(torch.complex64), "tok_embed.weight is torch.complex64"),
+        (lambda t: t.to_sparse(), "tok_embed.weight is torch.sparse_coo, not dense"),
+        (lambda t: t.to("meta"), "tok_embed.weight is without data"),
+        (lambda t: t[0, 0], r"tok_embed.weight has shape \(\), not \(9, 8\)"),
+        (lambda t: t[:, :-1], r"tok_embed.weight has shape \(9, 7\), not \(9, 8\)"),
+    ],
+)
+def test_tensors_that_are_no_weights_are_never_cast(change: Any, text: str) -> None:
+    state = small()
+    (name,) = [name for name in state if name.startswith(("embed.", "tok_embed."))]
+    state[name] = change(state[name])
+    with pytest.raises(InvalidWeightsError, match=f"does not fit its configuration; got .*{text}"):
+        model_from_state_dict(state, SPEC)
+
+
+def test_every_tensor_that_does_not_fit_is_named() -> None:
+    state = {n.replace("pos_embed", "pos"): t for n, t in small().items()}
+    state = {n.replace("ln_final", "ln_out"): t for n, t in state.items()}
+    state["strange"] = torch.zeros(50)
+    state["ln_out.weight"] = torch.zeros(9)
+    del state["pos.weight"]
+    with pytest.raises(InvalidWeightsError) as caught:
+        model_from_state_dict(state, SPEC)
+    for text in (
+        "1 parameters are missing: pos.weight",
+        "1 are unknown: strange",
+        "ln_out.weight has shape (9,), not (8,)",
+    ):
+        assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("source", [None, 3, ["icl"], "a\0b"])
+def test_what_names_no_model_is_refused(source: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"this names no model; got .*; wanted a path"):
+        open_model(source)
+
+
+@pytest.fixture
+def hub_folder(tmp_path: Path) -> Path:
+    """A Hugging Face folder with a tiny GPT-2."""
+    import transformers
+
+    config = transformers.GPT2Config(vocab_size=40, n_embd=32, n_layer=2, n_head=4, n_positions=32)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_hub_folder_without_all_its_weights_is_refused(hub_folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    assert open_model(hub_folder).cfg.n_layers == 2
+    tensors = load_file(hub_folder / "model.safetensors")
+    tensors = {n: t for n, t in tensors.items() if ".h.1.attn.c_attn" not in n}
+    save_file(tensors, hub_folder / "model.safetensors", {"format": "pt"})
+    text = r"do not hold the whole model; got nothing for 2 parameters: .*h.1.attn.c_attn.bias"
+    with pytest.raises(UnreadableFileError, match=text):
+        open_model(hub_folder)
+
+
+@pytest.mark.parametrize("change", [{"n_layer": 10**9}, {"vocab_size": 10**12}])
+def test_a_hub_folder_that_claims_more_than_it_holds_is_refused(
+    hub_folder: Path, change: dict[str, int]
+) -> None:
+    config = json.loads((hub_folder / "config.json").read_text())
+    (hub_folder / "config.json").write_text(json.dumps({**config, **change}))
+    text = r"is not that of the weights beside it; got \d+ layers, \d+ tokens, width 32; files of"
+    with pytest.raises(UnreadableFileError, match=text):
+        open_model(hub_folder)

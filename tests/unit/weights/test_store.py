@@ -56,13 +56,19 @@ def damage_card(folder: Path, **changes: Any) -> None:
         (lambda f: damage_card(f, format=99), "another format; got 99"),
         (lambda f: (f / "model.safetensors").write_bytes(b"junk"), "not the file its card"),
         (lambda f: (f / "model.safetensors").unlink(), "unsafe or unreadable checkpoint"),
-        (lambda f: damage_card(f, spec={"d_vocab": 9}), "unsafe or unreadable checkpoint"),
+        (lambda f: damage_card(f, spec={"d_vocab": 9}), "spec.n_ctx is missing"),
+        (
+            lambda f: damage_card(
+                f, spec={**json.loads((f / "card.json").read_text())["spec"], "n_layers": 10**6}
+            ),
+            r"asks for at least \d+ numbers, \d+ are there",
+        ),
         (
             lambda f: damage_card(
                 f,
                 spec={
                     **json.loads((f / "card.json").read_text())["spec"],
-                    "d_model": 16,
+                    "d_model": 4,
                     "d_head": 4,
                 },
             ),

@@ -1,17 +1,24 @@
 """Building, cards and their check, on models small enough to train in a second."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from imir_detect.errors import UnknownNameError, UnreadableFileError
+from imir_detect.errors import (
+    BusyFolderError,
+    InvalidArgumentError,
+    UnknownNameError,
+    UnreadableFileError,
+)
+from imir_detect.files import hold
 from imir_detect.training.loop import Recipe
 from imir_detect.zoo import SHIPPED, core_names, shipped_folder
 from imir_detect.zoo.build import build
 from imir_detect.zoo.cards import check_model, model_folders
-from imir_detect.zoo.grid import Architecture, Entry
+from imir_detect.zoo.entry import Architecture, Entry
 
 TINY = Architecture("tiny", "training", {"n_heads": 2, "d_model": 16})
 KNOBS = {"n_blocks": 2, "n_common": 0, "n_rare": 8, "rare_frequency": 1.0}
@@ -48,6 +55,41 @@ def test_a_second_build_trains_only_what_is_missing(built) -> None:
     told: list[str] = []
     build([entry("a", 1), entry("c", 3)], built, tell=told.append)
     assert [line.split(":")[0] for line in told] == ["c"]
+
+
+class Killed(Exception):
+    """What stops a build."""
+
+
+def test_a_killed_build_goes_on_in_the_same_company_to_the_same_bits(tmp_path) -> None:
+    soon = replace(entry("a", 1), recipe=replace(entry("a", 1).recipe, stop_at={"accuracy": 0.0}))
+    entries = [replace(e, recipe=replace(e.recipe, steps=6)) for e in (soon, entry("b", 2))]
+    build(entries, tmp_path / "whole", tell=lambda line: None)
+
+    def kill(line: str) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):  # a is stored at step 2; the checkpoint is that of the start
+        build(entries, tmp_path / "killed", tell=kill)
+    stamp = (tmp_path / "killed" / "a" / "card.json").stat().st_mtime_ns
+    told: list[str] = []
+    build(entries, tmp_path / "killed", tell=told.append)
+    assert [line.split(":")[0] for line in told] == ["b"]
+    assert (tmp_path / "killed" / "a" / "card.json").stat().st_mtime_ns == stamp
+    for file in ("a/model.safetensors", "b/model.safetensors", "a/card.json", "b/card.json"):
+        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert {f.name for f in (tmp_path / "killed").iterdir()} == {"a", "b"}
+
+
+def test_a_model_of_that_name_made_otherwise_and_a_busy_folder_are_refused(built) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        build([entry("a", 7)], built, tell=lambda line: None)
+    assert str(caught.value) == (
+        f"{built / 'a'} belongs to another run; got recipe.seed=7; wanted recipe.seed=1; next "
+        "step: use another folder, or remove this one to start over"
+    )
+    with hold(built), pytest.raises(BusyFolderError, match="another run is at work in"):
+        build([entry("a", 1)], built, tell=lambda line: None)
 
 
 def test_the_check_measures_again_and_says_what_is_not_so(built, tmp_path) -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from imir_detect.zoo.grid import ARCHITECTURES, SPLITS, grid
+from imir_detect.zoo.entry import SPLITS
+from imir_detect.zoo.fresh import FRESH_ARCHITECTURES
+from imir_detect.zoo.grid import ARCHITECTURES, grid
 
 
 def test_names_and_seeds_are_each_entrys_own() -> None:
@@ -11,17 +13,34 @@ def test_names_and_seeds_are_each_entrys_own() -> None:
     assert len({entry.recipe.seed for entry in entries}) == len(entries)
 
 
-def test_the_held_out_split_shares_no_architecture_and_no_task_with_the_others() -> None:
-    def shapes(held_out: bool) -> set[str]:
-        found = [a for a in ARCHITECTURES if (a.split == "held-out") == held_out]
-        return {str((sorted(a.shape.items()), a.tied, a.sinusoidal)) for a in found}
+def shapes(*splits: str) -> set[str]:
+    found = [a for a in (*ARCHITECTURES, *FRESH_ARCHITECTURES) if a.split in splits]
+    return {str((sorted(a.shape.items()), a.tied, a.sinusoidal)) for a in found}
 
-    def tasks(held_out: bool) -> set[tuple[str, bool]]:
-        found = [e for e in grid() if (e.split == "held-out") == held_out]
+
+def test_the_held_out_split_shares_no_architecture_and_no_task_with_those_before_it() -> None:
+    def tasks(*splits: str) -> set[tuple[str, bool]]:
+        found = [e for e in grid() if e.split in splits]
         return {(entry.task, entry.knobs.get("directed", False)) for entry in found}
 
-    assert not shapes(True) & shapes(False)
-    assert not tasks(True) & tasks(False)
+    assert not shapes("held-out") & shapes("training", "development")
+    assert not tasks("held-out") & tasks("training", "development")
+
+
+def test_the_fresh_split_shares_no_architecture_and_no_set_of_knobs_with_any_other() -> None:
+    sizes = ("n_blocks", "n_common", "n_rare")
+
+    def knobs(*splits: str) -> set[str]:
+        found = [e for e in grid() if e.split in splits]
+        return {
+            str((e.task, sorted((k, v) for k, v in e.knobs.items() if k not in sizes)))
+            for e in found
+        }
+
+    others = ("training", "development", "held-out")
+    assert not shapes("fresh") & shapes(*others)
+    assert not knobs("fresh") & knobs(*others)
+    assert len(grid("fresh")) >= 190
 
 
 @pytest.mark.parametrize("split", SPLITS)
