@@ -71,10 +71,11 @@ def detect_circuits(
         limits=found.limits,
         warnings=warnings_of(probe, found.relation),
         meta={
-            **meta_of(probe, found.relation),
+            **meta_of(probe, found.relation, model),
             "route": found.route,
             "features": features(*answered),
             "predicted_accuracy": predicted_accuracy(*answered),
             "latent_graph": None if found.graph is None else found.graph.to_dict(),
+            "standard_errors": found.errors,
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -71,6 +71,9 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
             icl, by_match = answering.wins, answering.by_match
         if circuit is None or (lookup != INDUCTION and circuit.strength < ATTENDS):
             continue
+        if asked is not None:
+            note = f"asked of {len(asked)} of {len(probe.vocabulary)} tokens"
+            circuit = replace(circuit, note="; ".join(filter(None, (circuit.note, note))))
         found.append(circuit)
         if circuit.kind in IN_CONTEXT and answering.by_match > by_match:
             icl, by_match = answering.wins, answering.by_match
@@ -82,6 +85,9 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     for number, first in looked.items():
         second = observe(probe, first.lookup, asked, stream=30 + number, n=probe.samples, fill=fill)
         found += matching_circuits(probe, first, second, taken)
+    # Where a chain's links stand side by side, its hops are a skip as well.
+    hopping = [set(c.heads) for c in found if c.kind == "k_hop" and c.works]
+    found = [c for c in found if c.kind != "skip" or not any(set(c.heads) <= h for h in hopping)]
     circuits = tuple(sorted(found, key=lambda c: -c.strength))
     return Findings(circuits, {"icl": icl, "iwl": iwl}, by_match)
 

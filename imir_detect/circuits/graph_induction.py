@@ -203,6 +203,8 @@ def _graph_of(probe: Probe) -> CausalGraph | None:
         return None
     graph = recover_causal_graph(weights, nodes=length, seed=probe.seed)
     graph = graph.first(length - max(1, graph.n_parents))
+    if len(backs := {edge.child - edge.parent for edge in graph.edges}) == 1 and backs != {1}:
+        return None  # one distance for all: a skip circuit, which is looked for as such
     whole = [node for node, parents in enumerate(graph.parents) if len(parents) == graph.n_parents]
     return graph if graph.edges and len(whole) >= max(2, FEW * graph.n_nodes) else None
 

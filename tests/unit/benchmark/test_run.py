@@ -295,4 +295,4 @@ def test_core_is_as_large_as_promised() -> None:
     assert len(set(names)) == len(names) >= 60
     assert set(case_names("quick")) <= set(names) < set(case_names("full")) | set(names)
     assert {name.split("/")[2] for name in names} == {"edge", "head", "unit"}
-    assert sum("~" in name for name in names) == 24
+    assert sum("~" in name for name in names) == 18

@@ -111,12 +111,12 @@ def test_the_read_out_is_the_models_logits_where_a_token_has_not_been_shown(take
     trace = sum_paths(weights, shown)
     logits = (trace.final @ weights.W_U + weights.b_U)[..., tokens]
     heads = [w.sum(1) * trace.inverse_rms[-1] @ weights.W_U for w in trace.written]
-    assert read_out.layers == 2
+    assert len(read_out.by_part) == 2
     for n in range(24):
         for place in range(5):
             for column, token in enumerate(tokens.tolist()):
                 found = read_out.logits[n, place, column]
-                parts = [part[n, place, column] for part in read_out.by_layer]
+                parts = [part[n, place, column] for part in read_out.by_part]
                 if token in shown[n, : place + 1].tolist():
                     assert all(map(math.isnan, (found, *parts)))
                     continue
@@ -130,13 +130,13 @@ def test_the_read_out_is_the_models_logits_where_a_token_has_not_been_shown(take
 def test_a_table_is_the_mean_over_the_places_where_a_token_stands(taken) -> None:
     _, _, read_out = taken
     places = torch.tensor([1, 3])
-    for layer, source in ((None, read_out.logits), (1, read_out.by_layer[1])):
+    for part, source in ((None, read_out.logits), (1, read_out.by_part[1])):
         wanted = torch.full((8, 8), NAN, dtype=F64)
         for token in range(8):
             rows = [source[n, p] for n, p in (read_out.asked == token).nonzero().tolist()
                     if p in (1, 3)]  # fmt: skip
             wanted[token] = torch.stack(rows).nanmean(0)
-        assert torch.allclose(read_out.table(places, layer=layer), _centred(wanted))
+        assert torch.allclose(read_out.table(places, part=part), _centred(wanted))
 
 
 def made(logits: Tensor, direct: Tensor, *layers: Tensor) -> _ReadOut:
