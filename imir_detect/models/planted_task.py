@@ -68,7 +68,8 @@ class PlantedTask:
         answer_at = torch.full((n,), -1)
         if spec.kind == "induction_long_prefix":
             # [p q wanted] and [p r q s] in either order: p alone points at q, q alone at s, too.
-            near, far = torch.randint(last - 7, (2, n), generator=generator).sort(0).values
+            drawn = torch.randint(last - 7, (n, 2), generator=generator)
+            near, far = drawn.amin(1), drawn.amax(1)
             first = torch.rand(n, generator=generator) < 0.5
             right, rival = torch.where(first, near, far + 4), torch.where(first, far + 3, near)
             tokens[rows, rival] = tokens[rows, last - 1] = tokens[rows, right]
@@ -87,8 +88,8 @@ class PlantedTask:
             answer_at = match - 1
         elif spec.kind in (*FED, "none"):
             back = spec.back if spec.kind == "skip" else 1
-            first = 0 if spec.kind == "pointer_induction" else back
-            match = torch.randint(first, last - back, (n,), generator=generator)
+            least = 0 if spec.kind == "pointer_induction" else back
+            match = torch.randint(least, last - back, (n,), generator=generator)
             if spec.triggers is not None:
                 wanted = torch.randint(spec.triggers, (n,), generator=generator)
                 tokens = _exchange(tokens, match, wanted)
