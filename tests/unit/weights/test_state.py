@@ -320,6 +320,11 @@ def test_what_names_no_model_is_refused(source: Any) -> None:
         open_model(source)
 
 
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(UnreadableFileError, match="names no file; got OSError: File name too long"):
+        open_model("x" * 300)
+
+
 @pytest.fixture
 def hub_folder(tmp_path: Path) -> Path:
     """A Hugging Face folder with a tiny GPT-2."""
