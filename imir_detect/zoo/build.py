@@ -63,7 +63,7 @@ def _train(
             card = store(entry, spec, done, folder)
             shown.clear()  # the line that follows would stand behind the bar
             tell(f"{card['name']}: {card['label']} {card['measured']} {card['steps']:.0f}")
-        shown.update()
+            shown.update()
 
 
 def _stored(entry: Entry, folder: Path) -> bool:
