@@ -27,7 +27,7 @@ from imir_detect.circuits.deep_relation import extended_relation
 from imir_detect.circuits.heads import head_table
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.relation import Relation, outlier
 from imir_detect.coordinates.carried import Carried
 from imir_detect.coordinates.extended import Extended
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
@@ -318,7 +318,7 @@ def test_association_counts_the_first_period_where_nothing_repeats() -> None:
 
 def test_a_relation_needs_both_halves_a_clear_lead_and_more_than_chance() -> None:
     weights = random_weights()
-    bar = float(torch.special.ndtri(torch.tensor(0.95 ** (1 / VOCAB), dtype=F64)))
+    bar = float(outlier(torch.tensor([VOCAB - 2]), 0.95))
     named = torch.stack([torch.arange(SIZE)] * 2)
     lead = torch.full((2, SIZE), bar - 0.01, dtype=F64)
     lead[:, :7] = bar + 0.5
@@ -357,7 +357,7 @@ def test_as_many_clear_tokens_as_chance_allows_are_no_relation(found: bool) -> N
     extended = replace(
         extended_of(3),
         tokens=torch.arange(size),
-        named=torch.zeros(2, size, dtype=torch.long),
+        named=torch.arange(size).expand(2, -1),
         lead=lead,
         spread=torch.ones(2, size, dtype=F64),
     )
