@@ -43,7 +43,7 @@ HELD_OUT = 20  # every twentieth file is kept for the loss
 class Shape:
     """What sets one trained model apart from another.
 
-    `repeats`: share of windows with a repeated stretch, from step `natural` on.
+    `repeats`: (step, share) pairs: the share of windows with a repeated stretch from there on.
     """
 
     layers: int = 4
@@ -54,14 +54,13 @@ class Shape:
     vocabulary: int = 512
     tied: bool = True
     spread: float = 0.1  # of fresh weights
-    steps: int = 3000
-    natural: int = 200
-    repeats: float = 0.5
+    steps: int = 1600
+    repeats: tuple[tuple[int, float], ...] = ((200, 0.5), (1100, 0.9))
     batch: int = 64
     rate: float = 3e-3
     decay: float = 0.01
     warmup: int = 100
-    tail: float = 0.3
+    tail: float = 0.15
 
 
 SHAPES = {
@@ -194,8 +193,8 @@ def train(
             group["lr"] = shape.rate * min(1.0, (step + 1) / shape.warmup, left)
         generator = torch.Generator().manual_seed(seed * 1_000_000 + step)
         rows = windows(tokens, shape.batch, shape.context, generator)
-        if step >= shape.natural:
-            rows = with_repeats(rows, shape.repeats, generator)
+        share = max((share for at, share in shape.repeats if step >= at), default=0.0)
+        rows = with_repeats(rows, share, generator)
         loss = loss_of(model, rows)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]

@@ -173,8 +173,9 @@ def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> 
         "calibration.csv": _csv(calibration(rows)),
         "leaderboard.md": markdown(rows).encode(),
     }
-    if figures and rows:
-        files |= {f"{name}.svg": _svg(shown, rows) for name, shown in DRAWN.items()}
+    ranked = [row for row in rows if row["source"] != "control"]
+    if figures and ranked:
+        files |= {f"{name}.svg": _svg(shown, ranked) for name, shown in DRAWN.items()}
     for name, data in files.items():
         write_atomically(folder / name, data)
     return [folder / name for name in files]

@@ -62,7 +62,7 @@ def wins(weights: ModelWeights, final: Float[Tensor, "n d_model"], wanted: Tenso
         own = logits.gather(1, tokens[:, None])
         others = logits.scatter(1, tokens[:, None], float("-inf")).max(1, keepdim=True).values
         result.append((own - others)[:, 0] > floor[start : start + 256])
-    return torch.cat(result).double()
+    return torch.cat([final.new_zeros(0), *result]).double()
 
 
 def answers(weights: ModelWeights, trace: Trace, contexts: Contexts) -> Tensor:

@@ -95,8 +95,11 @@ def _irreducible(
     ends = [e.source for e in edges if e.target == OUTPUT]
     total = sum(float(margins[end].mean()) for end in ends)
     lookers = [head for head in sorted(heads) if float(seen.attends[head].mean()) > LOOKS]
-    copies = dict.fromkeys(lookers, total / max(1, len(lookers)))
-    return (copies, edges, alone(edges)) if lookers and total > 0 else None
+    # Where none looks at the wanted place (another copy of that token serves as well), those that
+    # write the answer stand for it.
+    copiers = lookers or [end for end in sorted(ends, key=str) if not isinstance(end, str)]
+    copies = dict.fromkeys(copiers, total / max(1, len(copiers)))
+    return (copies, edges, alone(edges)) if copiers and total > 0 else None
 
 
 def _all_edges(heads: Collection[HeadIndex]) -> set[Edge]:

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,15 @@ def pages(shipped: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
         for name, report in reports.items()
     }
     trace = Elimination(0.5, (2, 0), (1,), (0.1, 0.2, 0.4), (1.0, 0.9, 0.8), 0.7, 6)
-    traced = shipped["icl"][1].with_elimination(trace, ["L0H0[shift 1]", "copy", "match"])
+    measured = {"ablation": {"induction": {
+        "heads": ["L0H1", "L1H0"], "intact": 0.9, "ablated": 0.1, "resampled": 0.1, "random": None,
+        "intervals": {"intact": [0.8, 0.95]}, "asked": "32 contexts", "forward_passes": 4,
+        "edges": [{"edge": "L0H0, L0H1 -K-> L1H0", "intact": 0.2, "ablated": 0.1, "random": None,
+                   "measures": "attention to the token after the earlier copy"}],
+    }}}  # fmt: skip
+    traced = replace(shipped["icl"][1], measured=measured).with_elimination(
+        trace, ["L0H0[shift 1]", "copy", "match"]
+    )
     made |= {
         "traced": traced.to_html(folder / "traced.html"),
         "graph": write_graph_page(GRAPH, folder / "graph.html", name="a model"),

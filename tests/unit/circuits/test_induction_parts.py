@@ -166,9 +166,11 @@ def looks(*cells: tuple[int, int, float]) -> Tensor:
     return table
 
 
-def parts(lookup: Lookup, copier: float, *cells: tuple[int, int, float]) -> str | None:
-    """The role of a head with these looks, which brings `copier` nats where another brings 1: the
-    query is at 6, links at 4 and 2 (the last)."""
+def parts(
+    lookup: Lookup, copier: bool, *cells: tuple[int, int, float], brings: float = 1.0
+) -> str | None:
+    """The role of a head with these looks: the query is at 6, links at 4 and 2 (the last). As a
+    copier it brings so many nats, beside another one's two."""
     links = torch.tensor([[4, 2]]) if lookup.links == 2 else torch.tensor([[2]])
     contexts = Contexts(
         torch.arange(7)[None], torch.tensor([6]), torch.tensor([2]), torch.tensor([0]), links
@@ -176,8 +178,7 @@ def parts(lookup: Lookup, copier: float, *cells: tuple[int, int, float]) -> str 
     lift = {(0, 0): torch.ones(1, dtype=F64)}
     one = torch.ones(1, dtype=F64)
     seen = Matched(contexts, trace_of(looks(*cells)[None]), lift, lift, one, one, lookup)
-    copiers = {(0, 1): 1.0, **({(0, 0): copier} if copier else {})}
-    found = dict(_parts(seen, [(0, 0)], copiers))
+    found = dict(_parts(seen, [(0, 0)], {(0, 0): brings, (1, 0): 2.0} if copier else {}))
     return found.get((0, 0))
 
 
@@ -185,36 +186,38 @@ def parts(lookup: Lookup, copier: float, *cells: tuple[int, int, float]) -> str 
     ("lookup", "copier", "cells", "role"),
     [
         # Induction: copy at 2, wanted at 3.
-        (Lookup(), 0.4, [(6, 3, 0.31)], "induction"),
-        (Lookup(), 0.4, [(6, 3, 0.29)], None),
-        (Lookup(), 0.0, [(3, 2, 0.31)], "previous_token"),
-        (Lookup(), 0.0, [(3, 2, 0.29)], None),
-        (Lookup(), 0.0, [(6, 2, 0.31)], "duplicate_token"),
-        (Lookup(), 0.0, [(6, 2, 0.29)], None),
-        (Lookup(), 0.0, [(6, 3, 0.9)], None),
-        # One that brings half of the answer is known by it.
-        (Lookup(), 1.0, [], "induction"),
-        (Lookup(), 0.99, [], None),
+        (Lookup(), True, [(6, 3, 0.31)], "induction"),
+        (Lookup(), True, [(6, 3, 0.29)], None),
+        (Lookup(), False, [(3, 2, 0.31)], "previous_token"),
+        (Lookup(), False, [(3, 2, 0.29)], None),
+        (Lookup(), False, [(6, 2, 0.31)], "duplicate_token"),
+        (Lookup(), False, [(6, 2, 0.29)], None),
+        (Lookup(), False, [(6, 3, 0.9)], None),
         # Skip: wanted at 4.
-        (Lookup(2), 0.4, [(6, 4, 0.5)], "skip"),
-        (Lookup(2), 0.0, [(4, 2, 0.5)], "offset"),
+        (Lookup(2), True, [(6, 4, 0.5)], "skip"),
+        (Lookup(2), False, [(4, 2, 0.5)], "offset"),
         # Two hops: the first link at 4 leads to 5.
-        (Lookup(hops=2), 0.0, [(6, 5, 0.31)], "induction"),
-        (Lookup(hops=2), 0.0, [(6, 3, 0.9)], None),
-        (Lookup(hops=2), 0.4, [(6, 3, 0.5)], "induction"),
+        (Lookup(hops=2), False, [(6, 5, 0.31)], "induction"),
+        (Lookup(hops=2), False, [(6, 3, 0.9)], None),
+        (Lookup(hops=2), True, [(6, 3, 0.5)], "induction"),
         # A prefix of two: the token before the copy counts, too.
-        (Lookup(prefix=2), 0.0, [(3, 1, 0.31)], "offset"),
-        (Lookup(prefix=2), 0.0, [(3, 1, 0.29)], None),
-        (Lookup(), 0.0, [(3, 1, 0.9)], None),
+        (Lookup(prefix=2), False, [(3, 1, 0.31)], "offset"),
+        (Lookup(prefix=2), False, [(3, 1, 0.29)], None),
+        (Lookup(), False, [(3, 1, 0.9)], None),
         # Backward: the wanted token stands at 1, and is carried to the copy at 2.
-        (Lookup(-1), 0.0, [(2, 1, 0.5)], "previous_token"),
-        (Lookup(-1), 0.4, [(6, 2, 0.5)], "backward_retrieval"),
+        (Lookup(-1), False, [(2, 1, 0.5)], "previous_token"),
+        (Lookup(-1), True, [(6, 2, 0.5)], "backward_retrieval"),
     ],
 )
 def test_roles_follow_from_where_a_head_looks(
-    lookup: Lookup, copier: float, cells: list, role: str | None
+    lookup: Lookup, copier: bool, cells: list, role: str | None
 ) -> None:
     assert parts(lookup, copier, *cells) == role
+
+
+def test_a_copier_that_brings_half_of_the_answer_has_its_role_by_that() -> None:
+    assert parts(Lookup(), True, (6, 3, 0.1), brings=2.1) == "induction"
+    assert parts(Lookup(), True, (6, 3, 0.1), brings=1.9) is None
 
 
 def test_kinds_follow_from_what_is_asked() -> None:
