@@ -60,7 +60,7 @@ class Lookup:
 
     @property
     def _before(self) -> int:
-        return max(self.prefix - 1, -self.offset, 0)
+        return max(self.prefix - 1, -self.offset)
 
     @property
     def _behind(self) -> int:
