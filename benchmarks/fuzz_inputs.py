@@ -217,6 +217,7 @@ def bent_tensors(tensors: dict[str, Any], rng: Random) -> dict[Any, Any]:
             "odd": lambda n: found.update({n: value(rng)}),
         }
         plain = isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided
+        plain = plain and tensor.dtype == torch.float32 and not tensor.is_meta
         if plain and tensor.numel() and tensor.ndim:
             kind = rng.choice((torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn))
             changes |= {

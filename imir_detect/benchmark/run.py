@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import resource
 import time
@@ -177,7 +178,8 @@ def read_row(file: Path) -> dict[str, Any]:
         check_shape(row, ROW, "the row")
         if row["status"] == "ok":
             needed = SPENT if row["source"] == "control" else (*RANKED, *SPENT)
-            check_shape(row, dict.fromkeys(needed, NUMBER), "the row")
+            check_shape(row, dict.fromkeys((*needed, "top"), NUMBER), "the row")
+            _check_items(row["item_scores"] or "", row["item_labels"] or "")
         budget = Budget(**{k[7:]: v for k, v in row.items() if k.startswith("budget_")})
         if Job(row["case"], row["method"], budget).key != file.stem or "status" not in row:
             raise ValueError("the row of another run")
@@ -189,6 +191,13 @@ def read_row(file: Path) -> dict[str, Any]:
             wanted="one row as strict JSON",
             todo="remove the file, and start the same command again to run it anew",
         ) from error
+
+
+def _check_items(scores: str, labels: str) -> None:
+    """One finite number an item, and what it counts as. Raises ValueError."""
+    count = sum(1 for text in scores.split() if math.isfinite(float(text)))
+    if count != len(scores.split()) or count != len(labels) or set(labels) - set("+-."):
+        raise ValueError(f"{count} finite item_scores for {len(labels)} item_labels")
 
 
 def _refuse_others(folder: Path, budget: Budget) -> None:

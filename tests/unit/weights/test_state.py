@@ -225,6 +225,7 @@ def small() -> dict[str, Any]:
         ({"a": 1}, r"got 'a': a int; .*pass model.state_dict\(\)"),
         ({"model": {"a": 1}, "step": 3}, r".*'step': a int; .*holds it inside: pass \['model'\]"),
         ({3: torch.zeros(1)}, "got 3 for a name"),
+        ({"a": torch.eye(2).to_sparse(), "module.a": torch.eye(2).to_sparse()}, "got a twice"),
         ({"a": torch.zeros(1), "module.a": torch.ones(1)}, "got a twice, behind different prefix"),
     ],
 )
