@@ -31,6 +31,7 @@ SENTENCE = {
     "mixed": "answers from the context and from its weights: both kinds of circuit work",
     "none": "no circuit that answers was found to work",
 }
+MOST_PAIRS = 6  # of R that are printed as strings
 NO_PROFILES = Table(("layer", "head", "back", "attention"), ())
 
 
@@ -79,6 +80,10 @@ class Report:
             lines.append("measured: " + _flat(measured))
         for kind, found in self.measured.get("ablation", {}).items():
             lines.append(f"measured: {kind} ablated, right answers: {_ablated(found)}")
+        spelled = self.meta.get("relation", {}).get("spelled")
+        if spelled:
+            pairs = ", ".join(f"{a!r} -> {b!r}" for a, b in spelled[:MOST_PAIRS])
+            lines.append(f"strongest pairs of R: {pairs}")
         lines += [f"warning: {text}" for text in self.warnings]
         lines.append(f"not looked at, or only in part: {len(self.limits)} points in .limits")
         return "\n".join(lines)
@@ -86,7 +91,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{html.escape(str(c))}</li>" for c in self.circuits)
+        items = "".join(f"<li>{html.escape(c.brief())}</li>" for c in self.circuits)
         notes = "".join(f"<li>{html.escape(t)}</li>" for t in (*self.warnings, *self.limits))
         return (
             f"<p><b>{html.escape(self.label)}</b> ({self._chance}): {SENTENCE[self.label]}</p>"

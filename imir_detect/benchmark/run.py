@@ -177,7 +177,8 @@ def read_row(file: Path) -> dict[str, Any]:
         row = read_json(file)
         check_shape(row, ROW, "the row")
         if row["status"] == "ok":
-            check_shape(row, {**dict.fromkeys(SCORED, NUMBER), "top": NUMBER}, "the row")
+            needed = SPENT if row["source"] == "control" else (*RANKED, *SPENT)
+            check_shape(row, dict.fromkeys((*needed, "top"), NUMBER), "the row")
             _check_items(row["item_scores"] or "", row["item_labels"] or "")
         budget = Budget(**{k[7:]: v for k, v in row.items() if k.startswith("budget_")})
         if Job(row["case"], row["method"], budget).key != file.stem or "status" not in row:
@@ -261,27 +262,20 @@ def run_one(job: Job, case: Case) -> dict[str, Any]:
     }
 
 
-METRICS = (
+RANKED = (
     "auc",
-    "auc_low",
-    "auc_high",
     "auc_stair",
     "ap",
     "precision",
-    "recall",
     "shd",
     "faithfulness",
     "kl",
     "accuracy",
     "cpr",
     "cmd",
-    "forwards",
-    "backwards",
-    "seconds",
-    "cpu_seconds",
-    "memory_mb",
 )
-SCORED = tuple(name for name in METRICS if name not in ("auc_low", "auc_high", "recall"))
+SPENT = ("forwards", "backwards", "seconds", "cpu_seconds", "memory_mb")
+METRICS = (*RANKED, "auc_low", "auc_high", "recall", *SPENT)
 ROW: Shape = {
     **dict.fromkeys(("case", "model", "ablation", "granularity", "method", "reason"), TEXT),
     "status": one_of("ok", "declined", "failed"),

@@ -18,6 +18,7 @@ from imir_detect.models.planted import PlantedSpec, build
 from imir_detect.models.planted_truth import ABLATIONS
 
 P = PlantedSpec
+# fmt: off
 PLANTED: dict[str, PlantedSpec] = {
     # Each kind by itself, with noise and a distractor.
     "induction": P("induction", noise=0.1, distractors=1, seed=1),
@@ -48,32 +49,24 @@ PLANTED: dict[str, PlantedSpec] = {
         "suppression", norm="LN", noise=0.2, distractors=2, heads=3, seed=19
     ),
     "skip-split": P("skip", feeders="split", norm="LN", noise=0.1, heads=3, seed=20),
-}  # fmt: skip
+}
 
 SUITES = ("quick", "core", "full")
-FULL_ONLY = ("skip-split", "shipped-iwl", "shipped-mixed")  # slow, or like others
+FULL_ONLY = (
+    "induction-clean", "induction-triggers", "pointer-redundant", "suppression-layernorm",
+    "skip-split", "shipped-iwl", "shipped-mixed",
+)  # slow, or like others
 QUICK = ("induction", "in-weights-head", "induction-redundant")
-HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
+HEADS_TOO = ("induction", "previous")
 UNITS_TOO = (
-    "induction",
-    "induction-clean",
-    "induction-redundant",
-    "induction-layernorm",
-    "skip",
-    "previous",
-    "offset",
-    "duplicate",
+    "induction", "induction-redundant", "induction-layernorm", "skip", "previous", "duplicate",
     "in-weights",
 )  # kinds whose parts the frame can name
 # Models that have controls, and for each the model with another circuit.
-CONTROLLED = {
-    "induction": "duplicate",
-    "previous": "offset",
-    "icl-plain": "iwl-plain",
-    "iwl-plain": "icl-plain",
-}  # fmt: skip
+CONTROLLED = {"induction": "duplicate", "icl-plain": "iwl-plain", "iwl-plain": "icl-plain"}
 SHIFT = re.compile(r"\d{1,6}", re.ASCII)
 CONTROL_ABLATIONS = ("zero", "resample")
+# fmt: on
 
 
 def case_names(suite: str) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ class Lookup:
     @property
     def least(self) -> int:
         """The fewest positions of a context that can ask it."""
-        return self.links * (self._before + self._behind + 1) + self.prefix
+        links = self.links + self.closed  # the shortest closed chain has one link more
+        return links * (self._before + self._behind + 1) + self.prefix
 
     def cells(self, length: int) -> Bool[Tensor, "pos pos"]:
         """cells[i, p]: a query at i may repeat a token at p, with all that belongs to it before."""

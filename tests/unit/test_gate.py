@@ -244,12 +244,23 @@ def test_a_task_gives_relation_vocabulary_and_context(weights: ModelWeights) -> 
     assert question.relation.partner.tolist() == [*task.relation.tolist(), -1, -1]
 
 
-@pytest.mark.parametrize("sizes", [{"d_vocab": 2}, {"n_ctx": 2}, {"d_vocab": 1, "n_ctx": 1}])
-def test_models_too_small_to_hold_a_circuit(sizes: dict[str, int]) -> None:
+@pytest.mark.parametrize("sizes", [{"d_vocab": 1}, {"n_ctx": 1}])
+def test_models_of_one_position_or_token(sizes: dict[str, int]) -> None:
     model = ModelSpec(**{"d_vocab": 9, "n_ctx": 6, "d_model": 8, **sizes}).boot(seed=0)
-    text = r"too small to hold a circuit .*; got \d positions and \d tokens; wanted at least 3 of"
+    text = (
+        r"one position or one token .*; got \d positions and \d tokens; wanted at least 2 of each"
+    )
     with pytest.raises(UnsupportedModelError, match=text):
         detect_circuits(model)
+
+
+@pytest.mark.parametrize("sizes", [{"d_vocab": 2}, {"n_ctx": 2}])
+def test_models_too_small_to_hold_a_circuit_hold_none(sizes: dict[str, int]) -> None:
+    model = ModelSpec(**{"d_vocab": 9, "n_ctx": 6, "d_model": 8, **sizes}).boot(seed=0)
+    report = detect_circuits(model)
+    assert report.label == "none"
+    assert not report.circuits
+    assert any("context is too short to tell" in text for text in report.limits)
 
 
 def test_the_smallest_models_get_an_answer() -> None:
