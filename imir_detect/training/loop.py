@@ -32,7 +32,7 @@ EVALUATION_SEED = 1_000_003  # keeps evaluation data apart from training data of
 
 KINDS: dict[str, Is] = {
     **dict.fromkeys(("steps", "batch", "evaluate_every"), POSITIVE),
-    "rate": Is(lambda v: NUMBER.holds(v) and v > 0, "a number above 0"),
+    "rate": Is(lambda v: NUMBER.holds(v) and v >= 0, "a number of at least 0"),
     "weight_decay": Is(lambda v: NUMBER.holds(v) and v >= 0, "a number of 0 or more"),
     "warmup": COUNT,
     "tail": Is(lambda v: NUMBER.holds(v) and 0 <= v < 1, "a number in [0, 1)"),
@@ -46,7 +46,8 @@ class Recipe:
 
     - `stop_at`: {"accuracy" | "icl_accuracy" | "iwl_accuracy": value}; the run ends when all are
       reached (measured on 512 fresh sequences every `evaluate_every` steps). Empty: never.
-    - `tail`: share of the steps, at the end, over which the rate falls to zero.
+    - `rate`: 0 leaves the model fresh. `tail`: share of the steps, at the end, over which the rate
+      falls to zero.
     """
 
     steps: int = 2500
@@ -69,7 +70,8 @@ class Recipe:
             raise InvalidArgumentError(
                 "this recipe cannot run",
                 got="; ".join(wrong),
-                wanted="at least 1 of steps, batch and evaluate_every, and a tail in [0, 1)",
+                wanted="at least 1 of steps, batch and evaluate_every, a rate of at least 0, and a "
+                "tail in [0, 1)",
                 todo="mend the recipe",
             )
 

@@ -43,8 +43,9 @@ def build(
             digest = hashlib.sha256(repr(key).encode()).hexdigest()[:12]
             file = folder / f".stack-{digest}.safetensors"
             begun = members_begun(file)  # goes on in the same company, to the same bits
-            missing = [e for e in group if not _stored(e, folder) and e.name not in begun]
-            shown.update(sum(e.name not in begun for e in group) - len(missing))
+            stored = {e.name for e in group if _stored(e, folder)}
+            shown.update(len(stored))
+            missing = [e for e in group if e.name not in {*stored, *begun}]
             for members in ([e for e in group if e.name in begun], missing):
                 if members:
                     _train(members, folder, file, tell, shown)
@@ -62,7 +63,7 @@ def _train(
             card = store(entry, spec, done, folder)
             shown.clear()  # the line that follows would stand behind the bar
             tell(f"{card['name']}: {card['label']} {card['measured']} {card['steps']:.0f}")
-        shown.update()
+            shown.update()
 
 
 def _stored(entry: Entry, folder: Path) -> bool:

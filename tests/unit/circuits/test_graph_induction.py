@@ -82,7 +82,7 @@ def test_the_report_says_icl_and_holds_the_edges(tmp_path: object) -> None:
 
 def test_a_trained_in_context_markov_chain_is_an_induction_circuit() -> None:
     task = CausalGraphTask(chain(6), 3)
-    model = train_two_stage(task, TwoStageRecipe(batch=512, first_steps=20, second_steps=40))
+    model = train_two_stage(task, TwoStageRecipe(batch=256, first_steps=20, second_steps=20))
     report = detect_circuits(model.to_weights())
     assert report.label == "icl"
     assert report.circuits[0].kind == "induction"

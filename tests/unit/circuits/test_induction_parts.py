@@ -166,8 +166,11 @@ def looks(*cells: tuple[int, int, float]) -> Tensor:
     return table
 
 
-def parts(lookup: Lookup, copier: bool, *cells: tuple[int, int, float]) -> str | None:
-    """The role of a head with these looks: the query is at 6, links at 4 and 2 (the last)."""
+def parts(
+    lookup: Lookup, copier: bool, *cells: tuple[int, int, float], brings: float = 1.0
+) -> str | None:
+    """The role of a head with these looks: the query is at 6, links at 4 and 2 (the last). As a
+    copier it brings so many nats, beside another one's two."""
     links = torch.tensor([[4, 2]]) if lookup.links == 2 else torch.tensor([[2]])
     contexts = Contexts(
         torch.arange(7)[None], torch.tensor([6]), torch.tensor([2]), torch.tensor([0]), links
@@ -175,7 +178,7 @@ def parts(lookup: Lookup, copier: bool, *cells: tuple[int, int, float]) -> str |
     lift = {(0, 0): torch.ones(1, dtype=F64)}
     one = torch.ones(1, dtype=F64)
     seen = Matched(contexts, trace_of(looks(*cells)[None]), lift, lift, one, one, lookup)
-    found = dict(_parts(seen, [(0, 0)], [(0, 0)] if copier else []))
+    found = dict(_parts(seen, [(0, 0)], {(0, 0): brings, (1, 0): 2.0} if copier else {}))
     return found.get((0, 0))
 
 
@@ -210,6 +213,11 @@ def test_roles_follow_from_where_a_head_looks(
     lookup: Lookup, copier: bool, cells: list, role: str | None
 ) -> None:
     assert parts(lookup, copier, *cells) == role
+
+
+def test_a_copier_that_brings_half_of_the_answer_has_its_role_by_that() -> None:
+    assert parts(Lookup(), True, (6, 3, 0.1), brings=2.1) == "induction"
+    assert parts(Lookup(), True, (6, 3, 0.1), brings=1.9) is None
 
 
 def test_kinds_follow_from_what_is_asked() -> None:
