@@ -84,7 +84,7 @@ def cover(chosen: list[str]) -> None:
     code = pytest.main(["-q", "-o", "addopts=", *chosen], plugins=[recorder])
     record.stop()
     data = record.get_data()
-    known = json.loads(MAP.read_text(encoding="utf-8")) if chosen else {}
+    known = json.loads(MAP.read_text(encoding="utf-8")) if chosen and MAP.exists() else {}
     cost = known.get("cost", {}) | recorder.cost
     fixtures = known.get("fixtures", {}) | recorder.fixtures
     lines: dict[str, dict[str, list[str]]] = {}

@@ -26,6 +26,8 @@ MODULES = {
     "report.compare": "Reports side by side",
     "report.figures": "Figures and the tables behind them",
     "report.tables": "Tidy tables of a report",
+    "report.studies": "Tidy tables of studies",
+    "report.plates": "Pages of studies",
     "training.loop": "Training small models",
     "training.tracking": "Coordinates over training",
     "circuits.eliminate": "Algorithm 1",

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from imir_detect.arguments import check_seed, shown, whole
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.circuits.induction import lookup_of
 from imir_detect.circuits.probe import Probe
@@ -77,6 +78,22 @@ def repeated_attention(model: Any, *, contexts: int = 8, period: int = 64, seed:
     ('layer', 'head')
     """
     model = unwrap(model)
+    if not hasattr(model, "run_with_cache"):
+        raise InvalidArgumentError(
+            "attention is measured by running the model",
+            got=f"a {type(model).__name__}",
+            wanted="a TransformerLens model",
+            todo="pass the model itself",
+        )
+    seed = check_seed(seed)
+    for name, value, least in (("contexts", contexts, 1), ("period", period, 2)):
+        if (whole(value) or 0) < least:
+            raise InvalidArgumentError(
+                f"{name} does not fit",
+                got=f"{name}={shown(value)}",
+                wanted=f"a whole number of {least} or more",
+                todo="leave it out for the default",
+            )
     cfg = model.cfg
     period = max(2, min(period, int(cfg.n_ctx) // 2))
     generator = torch.Generator().manual_seed(seed)

@@ -70,7 +70,7 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
         f"a question (standard error up to {0.5 / math.sqrt(probe.samples):.2f})",
         "coordinates follow paths through one earlier head; longer compositions count in "
         "predictions and have no coordinate of their own",
-        "k-hop, longer-prefix and backward-retrieval circuits are not looked for",
+        "chains of more than four matches and prefixes of more than two tokens are not looked for",
         _false_positives(w),
         _calibration(w),
     ]

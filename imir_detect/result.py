@@ -91,7 +91,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{html.escape(str(c))}</li>" for c in self.circuits)
+        items = "".join(f"<li>{html.escape(c.brief())}</li>" for c in self.circuits)
         notes = "".join(f"<li>{html.escape(t)}</li>" for t in (*self.warnings, *self.limits))
         return (
             f"<p><b>{html.escape(self.label)}</b> ({self._chance}): {SENTENCE[self.label]}</p>"

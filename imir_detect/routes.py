@@ -73,12 +73,15 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     found = find_circuits(probe, known, patterns)
     graph = graph_induction(probe)
     circuits = merged(found.circuits, graph)
+    wins, by_match = found.wins, found.by_match
+    if graph is not None and graph.circuit in circuits and graph.circuit.strength > by_match:
+        wins, by_match = {**wins, "icl": graph.circuit.strength}, graph.circuit.strength
     return Found(
         probe=probe,
         relation=known,
         circuits=circuits,
-        wins=found.wins,
-        by_match=found.by_match,
+        wins=wins,
+        by_match=by_match,
         heads=head_table(probe, patterns, known, circuits),
         coordinates=coordinate_table(
             probe.weights,

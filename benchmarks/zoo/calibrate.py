@@ -30,8 +30,8 @@ from imir_detect.training.behaviour import ABSENT_BELOW, WORKS_ABOVE
 RESULTS = Path(__file__).parent / "results"
 MODELS = Path(__file__).parent / "models"
 LINES = RESULTS / "looked-at.jsonl"
-# What the fit does not see: architectures, and tasks on all architectures.
-KEPT_OUT = ("rotary", "four-layers", "dev-deep", "dev-mlp", "tied", "k_hop", "sorting")
+# What the fit does not see: two architectures, and a task on all architectures.
+KEPT_OUT = ("rotary", "tied", "k_hop")
 CHOICES = (
     ("strength",),
     ("strength_odds",),
@@ -41,7 +41,7 @@ CHOICES = (
 )
 ACCURACY = (("wins",), ("wins_odds",), ("wins_odds", "strength"), ("wins_odds", "strength_odds"))
 STRENGTHS = (1.0, 10.0, 100.0)  # scikit-learn's C
-SLACK = 0.003  # nats of log loss that a simpler choice may cost
+SLACK = 0.005  # nats of log loss that a simpler choice may cost
 Row = dict[str, Any]
 
 

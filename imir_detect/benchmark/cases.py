@@ -16,6 +16,7 @@ from imir_detect.benchmark.prompts import Prompts, draw_prompts
 from imir_detect.benchmark.units import UnitModel, all_units
 from imir_detect.coordinates.pathsum import Edge
 from imir_detect.errors import InvalidArgumentError
+from imir_detect.frame.lookups import INDUCTION, Lookup
 from imir_detect.frame.names import Direction
 from imir_detect.models.planted import PlantedSpec, build, relation_of
 from imir_detect.models.planted_task import PlantedTask
@@ -33,9 +34,9 @@ Item = Edge | HeadIndex | Direction
 class Question:
     """Which behaviour a case is about, in the words of the circuit grammar; no data.
 
-    - `kind`: "behind" (the token `back` behind an earlier copy of the query), "back" (the token
-      `back` places before), "own" (the query's own token, which stood before), "first" (the token
-      at place 0), "partner" (R of the query's token).
+    - `kind`: "behind" (the token that `lookup` finds by an earlier copy of the query), "back" (the
+      token `back` places before), "own" (the query's own token, which stood before), "first" (the
+      token at place 0), "partner" (R of the query's token).
     - `asked`: query tokens that are asked, None for all. `sign` -1: the answer is pushed down.
     """
 
@@ -44,6 +45,7 @@ class Question:
     relation: Int[Tensor, " vocab"] | None = field(default=None, compare=False)
     asked: int | None = None
     sign: int = 1
+    lookup: Lookup = INDUCTION
 
 
 @dataclass(frozen=True)
@@ -192,8 +194,13 @@ def question_of(spec: PlantedSpec) -> Question:
         return Question("first")
     if spec.kind == "in_weights":
         return Question("partner", relation=relation_of(spec))
+    lookup = {
+        "induction_long_prefix": Lookup(prefix=2),
+        "k_hop": Lookup(hops=2),
+        "backward_retrieval": Lookup(-1),
+    }.get(spec.kind, Lookup(far))
     sign = -1 if spec.kind == "suppression" else 1
-    return Question("behind", far, asked=spec.triggers, sign=sign)
+    return Question("behind", lookup=lookup, asked=spec.triggers, sign=sign)
 
 
 def planted_case(

@@ -130,7 +130,7 @@ def method(
 def find_method(name: str) -> Method:
     """A registered method, or a function named `module:function`.
 
-    Such a function may carry an attribute `supports`; without it, it takes every case.
+    Such a function may carry an attribute `supports`; without it, it takes edges and heads.
     """
     import imir_detect.benchmark.methods  # noqa: F401  (registers the shipped ones)
 
@@ -147,7 +147,7 @@ def find_method(name: str) -> Method:
                 wanted="module:function, with the module on the Python path",
                 todo="run from the folder that holds it, or set PYTHONPATH",
             ) from error
-        supports = getattr(run, "supports", lambda case: Support(True))
+        supports = getattr(run, "supports", edges_or_heads)
         return Method(name, run, supports, about=(run.__doc__ or "").strip().split("\n")[0])
     raise UnknownNameError(
         "no such method",

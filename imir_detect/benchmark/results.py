@@ -1,4 +1,4 @@
-"""Tables of a finished suite: flat rows on disk, the leaderboard, and the data of two figures.
+"""Tables of a finished suite: flat rows on disk, the leaderboard, and the data of its figures.
 
 Everything here reads rows; nothing runs a model. Means over cases carry a 95 % percentile bootstrap
 over cases. Runs that were declined or failed are counted beside the mean, never dropped silently.
@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,11 @@ from imir_detect.benchmark.metrics import DRAWS
 from imir_detect.benchmark.run import METRICS, read_row
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from imir_detect.strict import json_text
 
 Row = dict[str, Any]
 SHOWN = ("auc", "auc_stair", "ap", "precision", "shd", "faithfulness", "kl", "cpr", "cmd")
+DRAWN = {"pareto": "pareto", "heatmap": "cases"}  # file: figure
 COST = ("forwards", "backwards", "seconds", "cpu_seconds")
 
 
@@ -43,8 +42,7 @@ def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
             got=str(error),
             todo="pip install 'imir-detect[bench]'",
         ) from error
-    text = json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
-    write_atomically(folder / "rows.json", text.encode())
+    write_atomically(folder / "rows.json", json_text(list(rows)).encode())
     table = io.BytesIO()
     pandas.DataFrame(list(rows)).to_parquet(table, index=False)
     write_atomically(folder / "rows.parquet", table.getvalue())
@@ -162,7 +160,7 @@ def _overall(rows: list[Row]) -> list[Row]:
     return sorted(found.values(), key=lambda entry: -(entry["auc"] if entry["ok"] else -1.0))
 
 
-# -- drawing --------------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------------
 
 
 def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> list[Path]:
@@ -175,8 +173,9 @@ def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> 
         "calibration.csv": _csv(calibration(rows)),
         "leaderboard.md": markdown(rows).encode(),
     }
-    if figures:
-        files |= {"pareto.svg": _svg(draw_pareto(rows)), "heatmap.svg": _svg(draw_heatmap(rows))}
+    ranked = [row for row in rows if row["source"] != "control"]
+    if figures and ranked:
+        files |= {f"{name}.svg": _svg(shown, ranked) for name, shown in DRAWN.items()}
     for name, data in files.items():
         write_atomically(folder / name, data)
     return [folder / name for name in files]
@@ -196,12 +195,15 @@ def _csv(rows: list[Row]) -> bytes:
     return text.getvalue().encode()
 
 
-def _svg(figure: Figure) -> bytes:
+def _svg(name: str, rows: Sequence[Row]) -> bytes:
+    from imir_detect.report.figures import figure
+
+    drawn = figure(name, rows, backend="matplotlib")
     import matplotlib
 
     image = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "imir-detect"}):  # the same figure, the same file
-        figure.savefig(image, format="svg", metadata={"Date": None})
+        drawn.savefig(image, format="svg", metadata={"Date": None})
     return image.getvalue()
 
 
@@ -260,39 +262,3 @@ def _band(row: Row, name: str) -> str:
     if not row["ok"]:
         return "-"
     return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
-
-
-def draw_pareto(rows: Iterable[Row]) -> Figure:
-    """Mean AUC of edges against median seconds."""
-    figure, axes = _figure(7, 4.5)
-    points = pareto(rows)
-    for point in points:
-        axes.plot(point["seconds"], point["auc"], "o" if point["front"] else ".", color="C0")
-        axes.annotate(point["method"], (point["seconds"], point["auc"]), fontsize=7)
-    front = [point for point in points if point["front"]]
-    axes.plot([p["seconds"] for p in front], [p["auc"] for p in front], "-", color="C0", lw=0.8)
-    axes.set(xscale="log", xlabel="median processor seconds a case", ylabel="mean ROC AUC of edges")
-    return figure
-
-
-def draw_heatmap(rows: Iterable[Row]) -> Figure:
-    """AUC of every method on every case."""
-    cases, methods, cells = heatmap(rows)
-    figure, axes = _figure(2 + 0.45 * len(methods), 1.5 + 0.16 * len(cases))
-    values = np.array([[np.nan if v is None else v for v in row] for row in cells], dtype=float)
-    image = axes.imshow(values.reshape(len(cases), -1), vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(methods)), methods, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(cases)), cases, fontsize=5)
-    figure.colorbar(image, label="ROC AUC")
-    return figure
-
-
-def _figure(width: float, height: float) -> tuple[Figure, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImirError(
-            "matplotlib is not installed", todo="pip install 'imir-detect[report]'"
-        ) from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import resource
 import time
@@ -28,14 +29,27 @@ from imir_detect.benchmark.cases import Case, Labels
 from imir_detect.benchmark.contract import Budget, Scores, find_method
 from imir_detect.benchmark.metrics import circuit_metrics, rank_metrics
 from imir_detect.benchmark.scatter import scatter
-from imir_detect.benchmark.suites import make_case
+from imir_detect.benchmark.suites import case_parts, make_case
 from imir_detect.errors import (
     BusyFolderError,
     ImirError,
     UnreadableFileError,
     UnwritableFileError,
+    collecting,
+    raise_all,
 )
 from imir_detect.files import hold, refuse_other, write_atomically
+from imir_detect.strict import (
+    COUNT,
+    NUMBER,
+    TEXT,
+    Shape,
+    check_shape,
+    json_text,
+    one_of,
+    or_null,
+    read_json,
+)
 
 FORMAT = 2
 CLOCK = (
@@ -97,8 +111,14 @@ def run_suite(
     `workers`, `backend`: joblib's; "loky" on one machine, "dask" for the cluster that the current
     `distributed.Client` is connected to, "ray" where ray is installed. Rows do not depend on them.
     """
+    problems: list[ImirError] = []
     for name in methods:
-        find_method(name)  # a wrong name is an error before anything runs
+        with collecting(problems):
+            find_method(name)
+    for name in cases:
+        with collecting(problems):
+            case_parts(name)
+    raise_all(problems)  # wrong names are told before anything runs
     budget = budget or Budget()
     jobs = [Job(case, name, budget) for case in cases for name in methods]
     with hold(folder), _quiet_on_one_thread():
@@ -148,14 +168,18 @@ def _give_up(job: Job, folder: Path) -> None:
 
 
 def _write(job: Job, row: dict[str, Any], folder: Path) -> None:
-    text = json.dumps(row, indent=1, allow_nan=False) + "\n"
-    write_atomically(_file(folder, job), text.encode())
+    write_atomically(_file(folder, job), json_text(row).encode())
 
 
 def read_row(file: Path) -> dict[str, Any]:
     """A finished run, as it was written."""
     try:
-        row = json.loads(file.read_text(encoding="utf-8"))
+        row = read_json(file)
+        check_shape(row, ROW, "the row")
+        if row["status"] == "ok":
+            needed = SPENT if row["source"] == "control" else (*RANKED, *SPENT)
+            check_shape(row, dict.fromkeys((*needed, "top"), NUMBER), "the row")
+            _check_items(row["item_scores"] or "", row["item_labels"] or "")
         budget = Budget(**{k[7:]: v for k, v in row.items() if k.startswith("budget_")})
         if Job(row["case"], row["method"], budget).key != file.stem or "status" not in row:
             raise ValueError("the row of another run")
@@ -167,6 +191,13 @@ def read_row(file: Path) -> dict[str, Any]:
             wanted="one row as strict JSON",
             todo="remove the file, and start the same command again to run it anew",
         ) from error
+
+
+def _check_items(scores: str, labels: str) -> None:
+    """One finite number an item, and what it counts as. Raises ValueError."""
+    count = sum(1 for text in scores.split() if math.isfinite(float(text)))
+    if count != len(scores.split()) or count != len(labels) or set(labels) - set("+-."):
+        raise ValueError(f"{count} finite item_scores for {len(labels)} item_labels")
 
 
 def _refuse_others(folder: Path, budget: Budget) -> None:
@@ -231,26 +262,29 @@ def run_one(job: Job, case: Case) -> dict[str, Any]:
     }
 
 
-METRICS = (
+RANKED = (
     "auc",
-    "auc_low",
-    "auc_high",
     "auc_stair",
     "ap",
     "precision",
-    "recall",
     "shd",
     "faithfulness",
     "kl",
     "accuracy",
     "cpr",
     "cmd",
-    "forwards",
-    "backwards",
-    "seconds",
-    "cpu_seconds",
-    "memory_mb",
 )
+SPENT = ("forwards", "backwards", "seconds", "cpu_seconds", "memory_mb")
+METRICS = (*RANKED, "auc_low", "auc_high", "recall", *SPENT)
+ROW: Shape = {
+    **dict.fromkeys(("case", "model", "ablation", "granularity", "method", "reason"), TEXT),
+    "status": one_of("ok", "declined", "failed"),
+    **dict.fromkeys(("source", "kind", "twin", "truth"), or_null(TEXT)),
+    **dict.fromkeys(("items", "right", "wrong"), or_null(COUNT)),
+    **dict.fromkeys(METRICS, or_null(NUMBER)),
+    "top": or_null(NUMBER),
+    **dict.fromkeys(("item_scores", "item_labels"), or_null(TEXT)),
+}
 
 
 def _declined(job: Job, reason: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ MODEL~fresh, MODEL~reset and MODEL~other are negative controls beside MODEL.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from imir_detect.models.planted import PlantedSpec, build
 from imir_detect.models.planted_truth import ABLATIONS
 
 P = PlantedSpec
+# fmt: off
 PLANTED: dict[str, PlantedSpec] = {
     # Each kind by itself, with noise and a distractor.
     "induction": P("induction", noise=0.1, distractors=1, seed=1),
@@ -47,31 +49,24 @@ PLANTED: dict[str, PlantedSpec] = {
         "suppression", norm="LN", noise=0.2, distractors=2, heads=3, seed=19
     ),
     "skip-split": P("skip", feeders="split", norm="LN", noise=0.1, heads=3, seed=20),
-}  # fmt: skip
+}
 
 SUITES = ("quick", "core", "full")
-FULL_ONLY = ("skip-split", "shipped-iwl", "shipped-mixed")  # slow, or like others
+FULL_ONLY = (
+    "induction-clean", "induction-triggers", "pointer-redundant", "suppression-layernorm",
+    "skip-split", "shipped-iwl", "shipped-mixed",
+)  # slow, or like others
 QUICK = ("induction", "in-weights-head", "induction-redundant")
-HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
+HEADS_TOO = ("induction", "previous")
 UNITS_TOO = (
-    "induction",
-    "induction-clean",
-    "induction-redundant",
-    "induction-layernorm",
-    "skip",
-    "previous",
-    "offset",
-    "duplicate",
+    "induction", "induction-redundant", "induction-layernorm", "skip", "previous", "duplicate",
     "in-weights",
 )  # kinds whose parts the frame can name
 # Models that have controls, and for each the model with another circuit.
-CONTROLLED = {
-    "induction": "duplicate",
-    "previous": "offset",
-    "icl-plain": "iwl-plain",
-    "iwl-plain": "icl-plain",
-}  # fmt: skip
+CONTROLLED = {"induction": "duplicate", "icl-plain": "iwl-plain", "iwl-plain": "icl-plain"}
+SHIFT = re.compile(r"\d{1,6}", re.ASCII)
 CONTROL_ABLATIONS = ("zero", "resample")
+# fmt: on
 
 
 def case_names(suite: str) -> tuple[str, ...]:
@@ -103,30 +98,36 @@ def case_names(suite: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def make_case(name: str, folder: Path) -> Case:
-    """The case of that name. Trained models are kept in `folder`.
+def case_parts(name: str) -> tuple[str, int, str, str, str]:
+    """Model, seed shift, control, ablation and granularity of a case's name.
 
-    `MODEL+seedN` is a planted model with N x 1000 added to its seed.
+    Raises UnknownNameError for a name of no case.
     """
-    parts = name.split("/")
-    whole, _, control = parts[0].partition("~")
-    model, _, shift = whole.partition("+seed")
+    whole, _, rest = name.partition("/")
+    ablation, _, granularity = rest.partition("/")
+    planned, _, control = whole.partition("~")
+    model, _, shift = planned.partition("+seed")
     known = model in PLANTED or model in TRAINED or model in SHIPPED_ASKED
-    known &= not control or (control in CONTROLS and model in CONTROLLED)
-    if (
-        len(parts) != 3
-        or not known
-        or parts[1] not in ABLATIONS
-        or parts[2] not in GRANULARITIES
-        or (parts[2] == "unit" and model not in PLANTED)
-    ):
+    known &= "~" not in whole or (control in CONTROLS and model in CONTROLLED)
+    known &= "+seed" not in whole or (model in PLANTED and SHIFT.fullmatch(shift) is not None)
+    known &= ablation in ABLATIONS and granularity in GRANULARITIES
+    if not known or (granularity == "unit" and model not in PLANTED):
         raise UnknownNameError(
             "no such case",
             got=repr(name),
             wanted="MODEL/ABLATION/GRANULARITY",
             todo="see the names that `imir-detect bench cases core` lists",
         )
-    _, ablation, granularity = parts
+    return model, int(shift or 0), control, ablation, granularity
+
+
+def make_case(name: str, folder: Path) -> Case:
+    """The case of that name. Trained models are kept in `folder`.
+
+    `MODEL+seedN` is a planted model with N x 1000 added to its seed.
+    """
+    model, shift, control, ablation, granularity = case_parts(name)
+    whole = name.partition("/")[0].partition("~")[0]
     if control:
         twin = make_case(f"{whole}/{ablation}/{granularity}", folder)
         other = CONTROLLED[model]
@@ -134,6 +135,6 @@ def make_case(name: str, folder: Path) -> Case:
         return control_case(twin, control, made)  # type: ignore[arg-type]
     if model in PLANTED:
         spec = PLANTED[model]
-        spec = replace(spec, seed=spec.seed + 1000 * int(shift or 0))
+        spec = replace(spec, seed=spec.seed + 1000 * shift)
         return planted_case(whole, spec, ablation, granularity)  # type: ignore[arg-type]
     return trained_case(model, ablation, granularity, folder=folder)  # type: ignore[arg-type]

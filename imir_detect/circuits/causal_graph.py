@@ -16,9 +16,17 @@ import torch
 from torch import Tensor
 
 from imir_detect._typing import Float
+from imir_detect.arguments import check_seed, shown, whole
 from imir_detect.circuits.causal_null import head_p_values, row_p_values
-from imir_detect.errors import InvalidArgumentError, UnsupportedModelError
+from imir_detect.errors import (
+    ImirError,
+    InvalidArgumentError,
+    UnsupportedModelError,
+    collecting,
+    raise_all,
+)
 from imir_detect.linalg import DTYPE
+from imir_detect.strict import SHARE
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.read import read_weights
 
@@ -159,8 +167,16 @@ def recover_causal_graph(
     `nodes`: positions to read, from 0; default min(n_ctx, 64). Errors: UnsupportedModelError for
     a model without position embeddings, InvalidArgumentError where `nodes` does not fit.
     """
-    weights = read_weights(model)
-    length = _check_nodes(weights, nodes)
+    problems: list[ImirError] = []
+    length = 0
+    with collecting(problems):
+        weights = read_weights(model)
+        length = _check_nodes(weights, nodes)
+    with collecting(problems):
+        seed = check_seed(seed)
+    with collecting(problems):
+        _check_confidence(min_confidence)
+    raise_all(problems)
     scores = position_scores(weights, length, seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
     row_p = row_p_values(scores, generator=generator)
@@ -239,11 +255,22 @@ def _check_nodes(weights: ModelWeights, nodes: int | None) -> int:
         )
     if nodes is None:
         return min(weights.n_ctx, MAX_POSITIONS)
-    if not 2 <= nodes <= weights.n_ctx:
+    number = whole(nodes)
+    if number is None or not 2 <= number <= weights.n_ctx:
         raise InvalidArgumentError(
             "nodes does not fit the model's positions",
-            got=str(nodes),
+            got=shown(nodes),
             wanted=f"from 2 to {weights.n_ctx}",
             todo="mend nodes",
         )
-    return nodes
+    return number
+
+
+def _check_confidence(value: Any) -> None:
+    if not SHARE.holds(value):
+        raise InvalidArgumentError(
+            "no confidence is like this",
+            got=f"min_confidence={shown(value)}",
+            wanted=SHARE.wanted,
+            todo=f"leave it out for {MIN_CONFIDENCE}",
+        )

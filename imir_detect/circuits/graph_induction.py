@@ -7,7 +7,7 @@ before, that is an induction head; here it is found for any graph that layer 0 a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from imir_detect._typing import Bool, Float, HeadIndex, Int
 from imir_detect.circuits.attending import FEW
 from imir_detect.circuits.attribution import ENOUGH, leading, logit_margins
 from imir_detect.circuits.causal_graph import MAX_POSITIONS, CausalGraph, recover_causal_graph
-from imir_detect.circuits.core import IN_CONTEXT, Circuit, Coverage, short
+from imir_detect.circuits.core import IN_CONTEXT, WORKS, Circuit, Coverage, short
 from imir_detect.circuits.probe import Probe, answers
 from imir_detect.coordinates.pathsum import (
     EMBED,
@@ -78,7 +78,8 @@ def graph_induction(probe: Probe) -> GraphInduction | None:
       answer over the mean token.
 
     None where it cannot be (one layer, no position table, an output vocabulary of its own), where
-    layer 0 attends along no graph, or where the circuit gains nothing over the control.
+    layer 0 attends along no graph, or where the circuit does not work (strength of a half or
+    less): a look that nothing later uses is no learned graph.
     """
     graph = _graph_of(probe)
     if graph is None:
@@ -106,7 +107,7 @@ def graph_induction(probe: Probe) -> GraphInduction | None:
     share, edges, alone = best
     chance = _share_right(weights, sum_edges(weights, mixed.tokens, edges, control), mixed)
     strength = min(share, whole, 2 * (share - chance))
-    if strength < GAINS:
+    if strength <= WORKS:
         return None
     brought = sum(copiers.values())
     match = sum(_stands_out(alone, head, right) * nats for head, nats in copiers.items()) / brought
@@ -175,10 +176,14 @@ def exchange_places(contexts: Contexts, nodes: int, *, generator: torch.Generato
 def describe(graph: CausalGraph) -> str:
     """What kind of graph it is, in words."""
     backs = {edge.child - edge.parent for edge in graph.edges}
-    shape = f"{len(graph.edges)} edges, {len(graph.roots)} roots"
+    shape = f"{_count(graph.edges, 'edge')}, {_count(graph.roots, 'root')}"
     if backs == {1} and len(graph.roots) == 1:
         return f"the chain, so an in-context Markov chain ({shape})"
-    return f"{graph.n_parents} parent{'s' if graph.n_parents > 1 else ''} a node ({shape})"
+    return f"{_count(range(graph.n_parents), 'parent')} a node ({shape})"
+
+
+def _count(things: Sized, word: str) -> str:
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 # -- parts ----------------------------------------------------------------------------------------
@@ -198,6 +203,8 @@ def _graph_of(probe: Probe) -> CausalGraph | None:
         return None
     graph = recover_causal_graph(weights, nodes=length, seed=probe.seed)
     graph = graph.first(length - max(1, graph.n_parents))
+    if len(backs := {edge.child - edge.parent for edge in graph.edges}) == 1 and backs != {1}:
+        return None  # one distance for all: a skip circuit, which is looked for as such
     whole = [node for node, parents in enumerate(graph.parents) if len(parents) == graph.n_parents]
     return graph if graph.edges and len(whole) >= max(2, FEW * graph.n_nodes) else None
 

@@ -62,7 +62,7 @@ def wins(weights: ModelWeights, final: Float[Tensor, "n d_model"], wanted: Tenso
         own = logits.gather(1, tokens[:, None])
         others = logits.scatter(1, tokens[:, None], float("-inf")).max(1, keepdim=True).values
         result.append((own - others)[:, 0] > floor[start : start + 256])
-    return torch.cat(result).double()
+    return torch.cat([final.new_zeros(0), *result]).double()
 
 
 def answers(weights: ModelWeights, trace: Trace, contexts: Contexts) -> Tensor:
@@ -138,9 +138,10 @@ def near_best(score: Tensor, place: Tensor, keep: Tensor, length: int) -> Bool[T
     """Places whose mean score, over the contexts to `keep`, is near that of the best place."""
     mean, count, shrunk = _means(score, place, keep, length)
     # A place is left out only where its mean falls short by more than its own standard error; one
-    # that was hardly seen, where what is believed of it falls short.
+    # that was hardly seen, next to others, where what is believed of it falls short.
     error = (shrunk * (1 - shrunk)).clamp(min=0).sqrt() / count.sqrt()
-    believed = torch.where(count < HARDLY_SEEN, shrunk, mean + error)
+    scarce = count < min(HARDLY_SEEN, float(count.double().mean()) / 4)
+    believed = torch.where(scarce, shrunk, mean + error)
     return (believed >= NEAR_BEST * shrunk.max()) & (mean > 0)
 
 

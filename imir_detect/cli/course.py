@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table as RichTable
 
-from imir_detect.cli.terminal import console, settings
+from imir_detect.cli.terminal import console, escape, plain_table, settings, tell
+from imir_detect.progress import bar
 from imir_detect.result import Report
 from imir_detect.table import Table, cell_text
 
@@ -17,9 +17,9 @@ HEADS = {
     "label": "label",
     "in_context": "context",
     "in_weights": "weights",
-    "previous_token": "previous",
-    "duplicate_token": "duplicate",
-    "induction": "induction",
+    "previous_token": "prev.",
+    "duplicate_token": "dupl.",
+    "induction": "ind.",
     "shift": "shift",
     "match": "match",
     "copy": "copy",
@@ -34,18 +34,18 @@ def follow(source: str, json: Path | None, html: Path | None, options: dict[str,
 
     reports: dict[str, Report] = {}
     total = len(list_checkpoints(source))
-    with console.status(f"checkpoint 1 of {total}") as status:
-        for name, report in follow_checkpoints(source, **options):
-            reports[name] = report
-            status.update(f"checkpoint {min(len(reports) + 1, total)} of {total}")
+    shown = bar(follow_checkpoints(source, **options), what="checkpoints", total=total)
+    for name, report in shown:
+        reports[name] = report
     table = course(reports)
     if settings.quiet:
         print("\n".join(f"{row['checkpoint']}: {row['label']}" for row in table))
     console.print(_drawn(table))
-    console.print(escape(compare(reports).summary()))
-    console.print(
-        "[dim]context, weights: strength of the best circuit; previous .. induction: highest "
-        "predicted attention of any head; shift .. assoc.: largest effect, in nats[/dim]"
+    tell(compare(reports).summary())
+    tell(
+        "context, weights: strength of the best circuit; prev., dupl., ind.: highest predicted "
+        "attention of any head to the previous token, the earlier copy, the token behind it; "
+        "shift to assoc.: largest effect, in nats"
     )
     if json is not None:
         console.print(f"table written to {escape(str(table.to_json(json)))}")
@@ -54,9 +54,7 @@ def follow(source: str, json: Path | None, html: Path | None, options: dict[str,
 
 
 def _drawn(table: Table) -> RichTable:
-    drawn = RichTable(title="verdict and coordinates over checkpoints", title_justify="left")
-    for name in HEADS.values():
-        drawn.add_column(name, no_wrap=True)
+    drawn = plain_table(*HEADS.values(), title="verdict and coordinates over checkpoints")
     for row in table:
         drawn.add_row(*(escape(cell_text(row[name])) for name in HEADS))
     return drawn

@@ -45,8 +45,7 @@ def detect(
         return
     with console.status("reading the model"):
         loaded = load(model)
-    with console.status("reading its circuits"):
-        report = detect_circuits(loaded, **options)
+    report = detect_circuits(loaded, **options)  # shows its own bars where it takes long
     if settings.quiet:
         print(report.label)
     tell(str(report))

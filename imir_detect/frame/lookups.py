@@ -69,7 +69,8 @@ class Lookup:
     @property
     def least(self) -> int:
         """The fewest positions of a context that can ask it."""
-        return self.links * (self._before + self._behind + 1) + self.prefix
+        links = self.links + 2 * self.closed  # the shortest closed chain has two links more
+        return links * (self._before + self._behind + 1) + self.prefix
 
     def cells(self, length: int) -> Bool[Tensor, "pos pos"]:
         """cells[i, p]: a query at i may repeat a token at p, with all that belongs to it before."""
@@ -174,7 +175,7 @@ def _closed_chain(
     turn = (torch.arange(len(place)) + at_match[:, None] - (hops - 1)) % count[:, None]
     order = order.gather(1, turn)
     links = order[:, :hops]
-    room = (count > hops) & allowed[query].gather(1, links).all(1)
+    room = (count > hops + 1) & allowed[query].gather(1, links).all(1)
     for k in range(int(count.max())):
         here, there = order[:, k], order.gather(1, ((k + 1) % count)[:, None])[:, 0]
         live = k < count

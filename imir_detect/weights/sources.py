@@ -47,7 +47,16 @@ def open_model(source: str | Path, *, revision: str | None = None) -> Any:
             todo="pass a model itself to detect_circuits; open_model takes what a user types",
         )
     path = Path(source)
-    if (path / CARD_FILE).is_file():
+    try:
+        saved = (path / CARD_FILE).is_file()
+    except OSError as error:
+        raise UnreadableFileError(
+            "this names no file",
+            got=f"{type(error).__name__}: {error.strerror}: {shown(source)}",
+            wanted="a path or a name",
+            todo="check the path",
+        ) from error
+    if saved:
         return load_model(path)[0]
     if path.suffix == ".gguf":
         return _from_gguf(path)

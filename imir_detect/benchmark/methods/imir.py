@@ -18,7 +18,7 @@ from imir_detect.circuits.matched import FEWEST
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.coordinates.pathsum import Trace, sum_paths
 from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_tokens
-from imir_detect.frame.lookups import Lookup, matching_contexts
+from imir_detect.frame.lookups import matching_contexts
 
 MOST = 64  # positions of a context
 
@@ -80,7 +80,7 @@ def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tens
         2 * probe.samples,
         probe.context,
         probe.vocabulary,
-        Lookup(question.back),
+        question.lookup,
         asked=asked,
         generator=probe.generator(20),
     )

@@ -89,6 +89,16 @@ def test_a_folder_of_another_state_of_the_code_is_refused(
     assert {row["code"] for row in found} == {found[0]["code"]} != {"0123456789ab"}
 
 
+def test_a_control_is_run_and_read_without_ranks(tmp_path: Path) -> None:
+    names = ("truth", "composition")
+    found = run_suite(("induction~fresh/zero/edge",), names, folder=tmp_path, progress=False)
+    assert [(row["status"], row["auc"], row["twin"]) for row in found] == [
+        ("ok", None, "induction/zero/edge")
+    ] * 2
+    assert (found[0]["top"], set(found[0]["item_labels"])) == (0.0, {"-"})
+    assert read_rows(tmp_path) == sorted(found, key=lambda row: row["method"])
+
+
 def test_an_area_can_be_recomputed_from_its_row(rows: Any) -> None:
     for row in rows[1]:
         scores, labels = item_scores(row)
@@ -295,4 +305,4 @@ def test_core_is_as_large_as_promised() -> None:
     assert len(set(names)) == len(names) >= 60
     assert set(case_names("quick")) <= set(names) < set(case_names("full")) | set(names)
     assert {name.split("/")[2] for name in names} == {"edge", "head", "unit"}
-    assert sum("~" in name for name in names) == 24
+    assert sum("~" in name for name in names) == 18

@@ -105,8 +105,9 @@ def test_units_have_no_truth_under_other_ablations() -> None:
 
 
 def test_methods_that_do_not_score_units_decline() -> None:
-    support = find_method("eap-ig-inputs").supports(units("duplicate").blind())
-    assert (support.ok, support.reason) == (False, "scores edges and heads, not units")
+    for name in ("eap-ig-inputs", "math:sqrt"):  # the second: a function from outside
+        support = find_method(name).supports(units("duplicate").blind())
+        assert (support.ok, support.reason) == (False, "scores edges and heads, not units")
 
 
 def test_a_mask_of_all_units_is_the_model() -> None:

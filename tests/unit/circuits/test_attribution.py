@@ -186,7 +186,7 @@ def test_competitors_are_what_the_query_sees_but_the_answer() -> None:
     contexts = by_hand()
     trace = sum_paths(random_weights(), contexts.tokens)
     one = torch.ones(1, dtype=F64)
-    seen = Matched(contexts, trace, {(0, 0): one}, {(0, 0): one}, one, INDUCTION)
+    seen = Matched(contexts, trace, {(0, 0): one}, {(0, 0): one}, one, one, INDUCTION)
     # The answer's place and what stands after the query hold the query's own token instead.
     assert competitors(seen).tolist() == [[5, 5, 7, 5, 5]]
     assert seen.target.tolist() == [1]
@@ -211,7 +211,8 @@ def test_contexts_in_chosen_cells_keep_all_that_was_seen_of_them() -> None:
     )
     trace = sum_paths(random_weights(), contexts.tokens)
     number = torch.arange(6, dtype=F64)
-    seen = Matched(contexts, trace, {(0, 1): number}, {(0, 1): number + 10}, number + 20, Lookup(2))
+    lifts = {(0, 1): number}, {(0, 1): number + 10}
+    seen = Matched(contexts, trace, *lifts, number + 20, number + 30, Lookup(2))
     cells = torch.zeros(5, 5, dtype=torch.bool)
     cells[contexts.query[4], contexts.match[4]] = True
     kept = (contexts.query == contexts.query[4]) & (contexts.match == contexts.match[4])
@@ -221,5 +222,7 @@ def test_contexts_in_chosen_cells_keep_all_that_was_seen_of_them() -> None:
     assert torch.equal(part.lift[(0, 1)], number[kept])
     assert torch.equal(part.same[(0, 1)], number[kept] + 10)
     assert torch.equal(part.answer_lift, number[kept] + 20)
+    assert torch.equal(part.right, number[kept] + 30)
+    assert torch.equal(part.score, number[kept] + 25)  # the mean of answers and what they gain
     assert part.lookup == Lookup(2)
     assert torch.equal(part.target, part.contexts.match + 2)

@@ -27,7 +27,7 @@ from imir_detect.circuits.deep_relation import extended_relation
 from imir_detect.circuits.heads import head_table
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.relation import Relation, outlier
 from imir_detect.coordinates.carried import Carried
 from imir_detect.coordinates.extended import Extended
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
@@ -318,7 +318,7 @@ def test_association_counts_the_first_period_where_nothing_repeats() -> None:
 
 def test_a_relation_needs_both_halves_a_clear_lead_and_more_than_chance() -> None:
     weights = random_weights()
-    bar = float(torch.special.ndtri(torch.tensor(0.95 ** (1 / VOCAB), dtype=F64)))
+    bar = float(outlier(torch.tensor([VOCAB - 2]), 0.95))
     named = torch.stack([torch.arange(SIZE)] * 2)
     lead = torch.full((2, SIZE), bar - 0.01, dtype=F64)
     lead[:, :7] = bar + 0.5
@@ -339,12 +339,13 @@ def test_a_relation_needs_both_halves_a_clear_lead_and_more_than_chance() -> Non
     assert extended_relation(weights, wide).coverage == 0
 
 
-@pytest.mark.parametrize("found", [False, True])
-def test_as_many_clear_tokens_as_chance_allows_are_no_relation(found: bool) -> None:
-    """Of 40 tokens each is clear by chance at .05: the least count whose tail is below .001."""
+@pytest.mark.parametrize(("found", "apart"), [(False, True), (True, True), (False, False)], ids=str)
+def test_as_many_clear_tokens_as_chance_allows_are_no_relation(found: bool, apart: bool) -> None:
+    """Of 40 tokens each is clear by chance at .05: the least count whose tail is below .001. Tokens
+    that all name one partner count once."""
     scipy, size = pytest.importorskip("scipy.stats"), 40
     need = next(k for k in range(size) if scipy.binom.sf(k - 1, size, 0.05) < 1e-3)
-    count = need - (not found)
+    count = need - (apart and not found)
     weights = random_weights()
     big = replace(
         weights,
@@ -357,7 +358,7 @@ def test_as_many_clear_tokens_as_chance_allows_are_no_relation(found: bool) -> N
     extended = replace(
         extended_of(3),
         tokens=torch.arange(size),
-        named=torch.zeros(2, size, dtype=torch.long),
+        named=torch.arange(size).expand(2, size) * apart,
         lead=lead,
         spread=torch.ones(2, size, dtype=F64),
     )

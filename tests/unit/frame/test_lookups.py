@@ -67,7 +67,7 @@ def test_a_closed_chain_shows_every_token_twice_and_its_control_leads_elsewhere(
             row = made.tokens[k].tolist()
             keys, values = [row[p] for p in starts], [row[p + 1] for p in starts]
             assert sorted(keys) == sorted(values)
-            assert len(set(keys)) == len(keys) > hops
+            assert len(set(keys)) == len(keys) > hops + 1
             step = dict(zip(keys, values, strict=True))
             token = row[i]
             for _ in range(hops):
@@ -95,6 +95,9 @@ def test_asked_tokens_are_those_that_the_lookup_speaks_of() -> None:
 
 def test_room_is_counted_before_anything_is_drawn() -> None:
     assert (Lookup().least, Lookup(-1).least, Lookup(hops=2).least) == (3, 3, 5)
+    closed = Lookup(hops=2, closed=True)
+    assert closed.least == 9
+    assert len(drawn(closed, 9, 0)[0]) > 0
     with pytest.raises(InvalidArgumentError, match="got 6 positions; wanted at least 8"):
         drawn(Lookup(prefix=2), 6, 0)
 
