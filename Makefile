@@ -21,7 +21,7 @@ audit: $(VENV)/.ready  ## audit a pretrained model of 135 million parameters fro
 	$(BIN)/python examples/02_audit_pretrained.py
 
 test: $(VENV)/.ready  ## run the tests
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 compat: $(VENV)/.ready  ## run the subset for TransformerLens 3.9 and 2.18 in environments of their own
 	tests/compat/run.sh $(BIN)/python

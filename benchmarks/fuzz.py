@@ -8,7 +8,8 @@ An input is a file that the product reads (reports, cards, fits, bench rows, exc
 configurations, safetensors headers, torch files), a command line, a state dict with its
 configuration, or the arguments of the front door. It fails if it ends in anything but an answer or
 an `ImirError` (on the command line: exit code 0, 1 with one line, or 2), if it takes more than
-`LIMIT` seconds, or if a file appears outside its own folder.
+`LIMIT` seconds, if code in a file is run, or if anything is written outside its own folder that a
+command line did not name. (There, writes are refused as a user without rights would be.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import json
 import logging
 import os
 import platform
-import shutil
 import signal
 import sys
 import tempfile
@@ -82,12 +82,15 @@ def run_kind(kind: str, numbers: Iterable[int], *, seed: int) -> Count:
 
 def one(count: Count, name: str, target: Callable[[Random], None], rng: Random, home: Path) -> None:
     """One input, judged."""
+    from fuzz_guard import guarded
+
     from imir_detect.errors import ImirError
 
     count.inputs += 1
+    refused: list[str] = []
     start = time.perf_counter()
     try:
-        with alarm(LIMIT), contextlib.redirect_stdout(io.StringIO()):
+        with guarded(home) as refused, alarm(LIMIT), contextlib.redirect_stdout(io.StringIO()):
             target(rng)
         count.answered += 1
     except ImirError as error:
@@ -104,11 +107,15 @@ def one(count: Count, name: str, target: Callable[[Random], None], rng: Random, 
     seconds = time.perf_counter() - start
     if seconds > count.slowest:
         count.slowest, count.slowest_input = seconds, name
-    strangers = [p.name for p in home.parent.iterdir() if p != home]
-    if strangers or (home / "pwned").exists():
-        count.failed.append(f"{name}: wrote {strangers or 'pwned'}")
-        for stranger in strangers:
-            (home.parent / stranger).unlink()
+    if (home / "pwned").exists():
+        count.failed.append(f"{name}: ran code from a file")
+    if refused and not asked(name):
+        count.failed.append(f"{name}: would write {refused}")
+
+
+def asked(name: str) -> bool:
+    """Whether an input may name a place to write to: command lines do."""
+    return name.startswith("command:")
 
 
 @contextlib.contextmanager
@@ -129,17 +136,14 @@ def alarm(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A working directory within one that must stay empty otherwise."""
+    """A working directory that is removed again."""
     before = Path.cwd()
-    with tempfile.TemporaryDirectory() as outer:
-        home = Path(outer) / "home"
-        home.mkdir()
-        os.chdir(home)
+    with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)
         try:
-            yield home
+            yield Path(name)
         finally:
             os.chdir(before)
-            shutil.rmtree(home, ignore_errors=True)
 
 
 def markdown(found: dict[str, Count], command: str) -> str:

@@ -216,7 +216,9 @@ def bent_tensors(tensors: dict[str, Any], rng: Random) -> dict[Any, Any]:
             "prefixed": lambda n: found.update({f"module.{n}": found[n]}),
             "odd": lambda n: found.update({n: value(rng)}),
         }
-        if isinstance(tensor, torch.Tensor) and tensor.numel() and tensor.ndim:
+        plain = isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided
+        plain = plain and tensor.dtype == torch.float32 and not tensor.is_meta
+        if plain and tensor.numel() and tensor.ndim:
             kind = rng.choice((torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn))
             changes |= {
                 "cut": lambda n, t=tensor: found.update({n: t[..., :-1]}),

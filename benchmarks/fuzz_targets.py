@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -277,6 +278,16 @@ OPTIONS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("theory", "confinement"): ("--seed",),
     ("nonsense",): (),
 }  # fmt: skip
+RIGHT = {  # arguments that fit, so that the options are what is tried
+    ("detect",): ("one-layer",),
+    ("graph",): ("one-layer",),
+    ("compare",): ("good.json",),
+    ("train",): ("new",),
+    ("bench", "cases"): ("quick",),
+    ("bench", "export"): ("induction/zero/edge", "exported"),
+    ("tasks", "show"): ("recall",),
+    ("zoo", "show"): ("icl",),
+}
 FLAGS = ("--verify", "--no-figures")
 NEEDS_MORE = {  # commands that would work for minutes get one argument that cannot be
     ("train",): ("--blocks", "0"),
@@ -289,15 +300,23 @@ NEEDS_MORE = {  # commands that would work for minutes get one argument that can
 
 def commands(home: Path) -> Target:
     """A command line: any command, its options and others, with values nobody should pass."""
+    from imir_detect import detect_circuits, shipped_model
     from imir_detect.cli import main
+    from imir_detect.zoo import shipped_folder
 
     files = _hostile_files(home)
+    shutil.copytree(shipped_folder("one-layer-none-recall-5a"), home / "one-layer")
+    detect_circuits(shipped_model("none")).to_json(home / "good.json")
 
     def put(rng: Random) -> None:
         command = rng.choice(list(OPTIONS))
         line = list(command)
-        for _ in range(rng.choice((0, 1, 1, 2, 3))):
-            line.append(rng.choice((*hostile.TEXTS, *files)))
+        right = RIGHT.get(command, ())
+        if right and rng.random() < 0.3:
+            line += right
+        else:
+            for _ in range(rng.choice((0, 1, 1, 2, 3))):
+                line.append(rng.choice((*hostile.TEXTS, *files)))
         line += NEEDS_MORE.get(command, ())
         for _ in range(rng.choice((0, 1, 2, 3))):
             option = rng.choice((*OPTIONS[command], "--quiet", "--folder", "--nonsense", "--"))

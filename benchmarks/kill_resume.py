@@ -277,7 +277,8 @@ def rounds(name: str, number: int, seed: int, attempt: Attempt = attempt_call) -
             different += [names] if names else []
             runs += 1
             shutil.rmtree(folder)
-    return {"kind": name, "kills": kills, **ways, "runs": runs, "different": different}
+    label = name if attempt is attempt_call else f"{name}, command line"
+    return {"kind": label, "kills": kills, **ways, "runs": runs, "different": different}
 
 
 KILLER = """
@@ -334,7 +335,7 @@ def main() -> None:
     parser.add_argument("--commands", type=int, default=0, help="kills of each command line")
     parser.add_argument("--workers", action="store_true", help="kill workers of a suite, too")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="write the results as JSON")
+    parser.add_argument("--out", type=Path, help="JSON; results of other kinds stay in it")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # torch's backward pass does not outlive a fork with it
@@ -349,8 +350,9 @@ def main() -> None:
     found = []
     for index, name in enumerate(names):
         share = args.rounds // len(names) + (index < args.rounds % len(names))
-        found.append(rounds(name, share, args.seed))
-        print(found[-1], flush=True)
+        if share:
+            found.append(rounds(name, share, args.seed))
+            print(found[-1], flush=True)
     for name in names if args.commands else ():
         if KINDS[name].command:
             found.append(rounds(name, args.commands, args.seed, attempt_command))
@@ -361,13 +363,13 @@ def main() -> None:
     if args.out:
         from imir_detect.files import write_atomically
 
-        facts = {
-            "command": f"python benchmarks/kill_resume.py {' '.join(sys.argv[1:])}",
-            "torch": torch.__version__.split("+")[0],
-            "machine": platform.machine(),
-            "results": found,
-        }
-        write_atomically(args.out, (json.dumps(facts, indent=1) + "\n").encode())
+        command = f"python benchmarks/kill_resume.py {' '.join(sys.argv[1:])}"
+        facts = {"torch": torch.__version__.split("+")[0], "machine": platform.machine()}
+        kept = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+        kinds = {row["kind"] for row in found}
+        kept = [row for row in kept if row["kind"] not in kinds]
+        kept += [{**row, **facts, "command": command} for row in found]
+        write_atomically(args.out, (json.dumps(kept, indent=1) + "\n").encode())
     if any(row.get("different") for row in found):
         raise SystemExit("some resumed runs differ from the uninterrupted ones")
 

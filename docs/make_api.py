@@ -22,9 +22,12 @@ What `dir(imir_detect)` shows, and what stays: none of it changes without a line
 """
 # Modules that a reader may want beyond the front door, and what for.
 MODULES = {
+    "checkpoints": "A model over its checkpoints",
     "report.compare": "Reports side by side",
     "report.figures": "Figures and the tables behind them",
     "report.tables": "Tidy tables of a report",
+    "report.studies": "Tidy tables of studies",
+    "report.plates": "Pages of studies",
     "training.loop": "Training small models",
     "training.tracking": "Coordinates over training",
     "circuits.eliminate": "Algorithm 1",

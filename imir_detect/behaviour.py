@@ -11,22 +11,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imir_detect._typing import HeadIndex
+from imir_detect.arguments import check_seed, shown, whole
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.circuits.induction import lookup_of
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.pathsum import name_of, sum_paths
+from imir_detect.edge_check import check_edges
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.contexts import Contexts, asking_contexts
 from imir_detect.frame.lookups import matching_contexts
 from imir_detect.result import Table
 from imir_detect.tasks import Task, measure
+from imir_detect.verification import Asked, check_heads, repeated_questions
 from imir_detect.weights.model import ModelWeights
-from imir_detect.weights.run import run_ablated, run_hooks, run_logits
+from imir_detect.weights.run import run_hooks, run_logits
 from imir_detect.weights.unwrap import unwrap
 
-RANDOM_DRAWS = 3
+LEAST_STRENGTH = 0.1  # of circuits that are worth ablating
+REPEATED = 32  # contexts of repeated random tokens
 
 
 def task_behaviour(
@@ -75,6 +78,22 @@ def repeated_attention(model: Any, *, contexts: int = 8, period: int = 64, seed:
     ('layer', 'head')
     """
     model = unwrap(model)
+    if not hasattr(model, "run_with_cache"):
+        raise InvalidArgumentError(
+            "attention is measured by running the model",
+            got=f"a {type(model).__name__}",
+            wanted="a TransformerLens model",
+            todo="pass the model itself",
+        )
+    seed = check_seed(seed)
+    for name, value, least in (("contexts", contexts, 1), ("period", period, 2)):
+        if (whole(value) or 0) < least:
+            raise InvalidArgumentError(
+                f"{name} does not fit",
+                got=f"{name}={shown(value)}",
+                wanted=f"a whole number of {least} or more",
+                todo="leave it out for the default",
+            )
     cfg = model.cfg
     period = max(2, min(period, int(cfg.n_ctx) // 2))
     generator = torch.Generator().manual_seed(seed)
@@ -108,10 +127,12 @@ def repeated_attention(model: Any, *, contexts: int = 8, period: int = 64, seed:
 def ablation_check(
     model: Any, probe: Probe, circuits: tuple[Circuit, ...], relation: Relation
 ) -> dict[str, Any]:
-    """Accuracy of the model as it is, with each working circuit's heads mean-ablated, and with as
-    many random other heads (mean of `RANDOM_DRAWS` draws; None where there are not as many), on
-    random contexts with a match, or that ask for R: at all places, not only those of the coverage,
-    so that "intact" can lie below the circuit's strength."""
+    """What ablating each answering circuit costs the model (`check_heads`, `check_edges`).
+
+    Induction is asked on repeated random tokens, two periods or more, from the tokens of the
+    analysis; other lookups, and R, on random contexts that ask for them. All places are asked, not
+    only those of the coverage, so that "intact" can lie below the circuit's strength.
+    """
     if isinstance(model, ModelWeights):
         raise InvalidArgumentError(
             "ablation needs a model that runs",
@@ -119,17 +140,33 @@ def ablation_check(
             wanted="a TransformerBridge",
             todo="pass the model itself, or leave verify out",
         )
+    weights = probe.weights
     result: dict[str, Any] = {}
-    answering = [c for c in circuits if c.works and c.kind in (*IN_CONTEXT, "in_weights")]
-    for circuit in answering:
-        contexts = _contexts(probe, circuit, relation)
-        others = [h for h in probe.weights.heads if h not in circuit.heads]
-        result[circuit.kind] = {
-            "heads": [name_of(h) for h in circuit.heads],
-            "intact": _accuracy(model, contexts, ()),
-            "ablated": _accuracy(model, contexts, circuit.heads),
-            "random": _random_heads(model, contexts, others, len(circuit.heads), probe),
-        }
+    for circuit in circuits:  # strongest first; of several of one kind, the strongest
+        answers = circuit.kind in (*IN_CONTEXT, "in_weights")
+        if not answers or circuit.strength < LEAST_STRENGTH or circuit.kind in result:
+            continue
+        generator = probe.generator(5)
+        if circuit.kind == "induction":
+            asked = repeated_questions(
+                probe.vocabulary, probe.context, REPEATED, generator=generator
+            )
+        else:
+            contexts = _contexts(probe, circuit, relation)
+            asked = Asked(
+                contexts.tokens,
+                contexts.rows,
+                contexts.query,
+                contexts.wanted,
+                f"{len(contexts)} random contexts with one question each",
+            )
+        others = [h for h in weights.heads if h not in circuit.heads]
+        checked = check_heads(model, asked, circuit.heads, others, generator=generator)
+        edges: dict[str, Any] = {}
+        if circuit.kind == "induction":
+            edges = check_edges(model, weights, asked, circuit, generator=generator)
+            checked["forward_passes"] += edges.pop("forward_passes")
+        result[circuit.kind] = {"heads": [name_of(h) for h in circuit.heads], **checked, **edges}
     return result
 
 
@@ -145,24 +182,3 @@ def _contexts(probe: Probe, circuit: Circuit, relation: Relation) -> Contexts:
     return asking_contexts(
         queries, relation.partner[queries], probe.context, probe.vocabulary, generator=generator
     )
-
-
-def _accuracy(model: Any, contexts: Contexts, heads: tuple[HeadIndex, ...]) -> float:
-    logits = (
-        run_ablated(model, contexts.tokens, heads) if heads else run_logits(model, contexts.tokens)
-    )
-    best = logits[contexts.rows, contexts.query].argmax(-1)
-    return float((best == contexts.wanted).double().mean())
-
-
-def _random_heads(
-    model: Any, contexts: Contexts, others: list[HeadIndex], count: int, probe: Probe
-) -> float | None:
-    if count == 0 or len(others) < count:
-        return None
-    generator = probe.generator(5)
-    values = []
-    for _ in range(RANDOM_DRAWS):
-        chosen = torch.randperm(len(others), generator=generator)[:count].tolist()
-        values.append(_accuracy(model, contexts, tuple(others[i] for i in chosen)))
-    return sum(values) / len(values)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import glob
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from imir_detect.errors import BusyFolderError, InvalidArgumentError, UnwritableFileError
+from imir_detect.strict import json_text, parse_json
 
 NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EBADF, errno.EINVAL)
 
@@ -30,7 +30,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        with part.open("wb") as stream:
+        part.unlink(missing_ok=True)
+        with part.open("xb") as stream:  # a link that someone laid there is never followed
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -91,7 +92,7 @@ def _lock(handle: int, folder: Path, wait: bool) -> None:
 def refuse_other(where: Path, stored: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     """Raise InvalidArgumentError, naming every setting that differs, where `ours` is not what the
     run in this place was begun with."""
-    there, here = (_flat(json.loads(json.dumps(settings))) for settings in (stored, ours))
+    there, here = (_flat(parse_json(json_text(settings))) for settings in (stored, ours))
     names = sorted(k for k in {*there, *here} if there.get(k) != here.get(k))
     if names:
         raise InvalidArgumentError(

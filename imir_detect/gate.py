@@ -99,11 +99,11 @@ def _check_verify(verify: Any, model: Any) -> None:
 
 
 def _check_size(weights: ModelWeights) -> None:
-    if min(weights.n_ctx, weights.vocab_size) < SHORTEST_CONTEXT:
+    if min(weights.n_ctx, weights.vocab_size) < 2:
         raise UnsupportedModelError(
-            "the model is too small to hold a circuit that answers from the context",
+            "a model of one position or one token attends to nothing",
             got=f"{weights.n_ctx} positions and {weights.vocab_size} tokens",
-            wanted=f"at least {SHORTEST_CONTEXT} of each",
+            wanted="at least 2 of each",
             todo="read single weights with read_weights instead",
         )
 

@@ -20,6 +20,9 @@ from imir_detect.circuits.verdict import outside_training, shipped_fit
 from imir_detect.coordinates.table import MOST_TOKENS as MOST_READ
 from imir_detect.linalg import ROUNDOFF
 from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.unwrap import unwrap
+
+MOST_SPELLED = 64  # pairs whose tokens are given as strings, too
 
 
 def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]:
@@ -35,7 +38,8 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
         f"strengths of induction and in-weights circuits come from running the model on "
         f"{len(deep.top)} random contexts (standard error up to {error / 2:.2f})",
         "coordinates have no rows for compositions through named heads; key feeders of induction "
-        "heads are named, query and value feeders are not looked for",
+        f"heads are named, query and value feeders are not looked for: {_compositions(w)} "
+        "compositions of two heads; attention counts them, and so does what is measured by running",
         "k-hop, skip, longer-prefix and backward-retrieval circuits are not looked for",
         "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
         _false_positives(w),
@@ -52,6 +56,12 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
     return tuple(limits)
 
 
+def _compositions(w: ModelWeights) -> str:
+    """How many compositions of two heads through a query or a value there are."""
+    pairs = w.n_heads**2 * w.n_layers * (w.n_layers - 1) // 2
+    return f"{2 * pairs} of {3 * pairs}"
+
+
 def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
     """What was not looked at, or only in part, where all paths were summed."""
     w = probe.weights
@@ -60,7 +70,7 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
         f"a question (standard error up to {0.5 / math.sqrt(probe.samples):.2f})",
         "coordinates follow paths through one earlier head; longer compositions count in "
         "predictions and have no coordinate of their own",
-        "k-hop, longer-prefix and backward-retrieval circuits are not looked for",
+        "chains of more than four matches and prefixes of more than two tokens are not looked for",
         _false_positives(w),
         _calibration(w),
     ]
@@ -155,8 +165,9 @@ def _lens_version() -> str | None:
         return None
 
 
-def meta_of(probe: Probe, relation: Relation) -> dict[str, Any]:
-    """How the analysis was made, in plain JSON types."""
+def meta_of(probe: Probe, relation: Relation, model: Any = None) -> dict[str, Any]:
+    """How the analysis was made, in plain JSON types. `model`: to spell tokens, where it has a
+    tokenizer."""
     w = probe.weights
     return {
         "imir_detect": __version__,
@@ -178,5 +189,15 @@ def meta_of(probe: Probe, relation: Relation) -> dict[str, Any]:
             "named": len(relation.named),
             "coverage": relation.coverage,
             "pairs": [list(pair) for pair in relation.pairs()],
+            "spelled": spelled(model, relation.pairs(MOST_SPELLED)),
         },
     }
+
+
+def spelled(model: Any, pairs: list[tuple[int, int]]) -> list[list[str]]:
+    """Pairs of tokens as their strings; none where the model has no tokenizer."""
+    tokenizer = getattr(unwrap(model), "tokenizer", None)
+    decode = getattr(tokenizer, "decode", None)
+    if decode is None:
+        return []
+    return [[str(decode([token])) for token in pair] for pair in pairs]

@@ -42,8 +42,9 @@ def detect_circuits(
       Without either, R is estimated from the weights.
     - context: positions that compete for attention, 3 or more; default min(n_ctx, 64), and never
       more than the vocabulary in use, whose tokens must differ within a context.
-    - verify: None, or "ablate": mean-ablate each working circuit's heads in the model itself and
-      report the drop beside that of as many random heads.
+    - verify: None, or "ablate": run the model on repeated random tokens with each answering
+      circuit's heads ablated, by the mean and resampled, and with its edges ablated, beside as many
+      random heads; with intervals, into `report.measured["ablation"]`.
     - seed: of every draw.
 
     Raises an ImirError that names everything that does not fit, model and arguments together.
@@ -71,9 +72,11 @@ def detect_circuits(
         limits=found.limits,
         warnings=warnings_of(probe, found.relation),
         meta={
-            **meta_of(probe, found.relation),
+            **meta_of(probe, found.relation, model),
             "route": found.route,
             "features": features(*answered),
             "predicted_accuracy": predicted_accuracy(*answered),
+            "latent_graph": None if found.graph is None else found.graph.to_dict(),
+            "standard_errors": found.errors,
         },
     )

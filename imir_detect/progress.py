@@ -16,6 +16,11 @@ def silence(on: bool = True) -> None:
     _silent = on
 
 
+def silent() -> bool:
+    """Whether bars, and what else tells of progress, are silenced."""
+    return _silent
+
+
 def bar(
     items: Iterable[Any] | None = None,
     *,

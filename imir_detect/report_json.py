@@ -59,6 +59,7 @@ COLUMNS: dict[str, dict[str, Is]] = {
     "profiles": {"layer": COUNT, "head": COUNT, "back": COUNT, "attention": NUMBER},
 }
 CELL = Is(lambda v: not isinstance(v, list | dict), "text, a number, true, false or null")
+CONDITIONS = {"intact": NUMBER, "ablated": NUMBER, "random": or_null(NUMBER)}
 REPORT: dict[str, Shape] = {
     "format": one_of(FORMAT),
     "label?": one_of(*LABELS),
@@ -81,7 +82,15 @@ REPORT: dict[str, Shape] = {
     "profiles?": TABLE,
     "measured": {
         "ablation?": {
-            str: {"heads": [TEXT], "intact": NUMBER, "ablated": NUMBER, "random": or_null(NUMBER)}
+            str: {
+                "heads": [TEXT],
+                **CONDITIONS,
+                "resampled?": or_null(NUMBER),
+                "intervals?": {str: (NUMBER, NUMBER)},
+                "asked?": TEXT,
+                "forward_passes?": COUNT,
+                "edges?": [{"edge": TEXT, "measures": TEXT, **CONDITIONS}],
+            }
         }
     },
     "limits": [TEXT],

@@ -31,6 +31,7 @@ SENTENCE = {
     "mixed": "answers from the context and from its weights: both kinds of circuit work",
     "none": "no circuit that answers was found to work",
 }
+MOST_PAIRS = 6  # of R that are printed as strings
 NO_PROFILES = Table(("layer", "head", "back", "attention"), ())
 
 
@@ -74,8 +75,15 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.label} ({self._chance}): {SENTENCE[self.label]}"]
         lines += [f"  {circuit.brief()}" for circuit in self.circuits] or ["  no circuit found"]
-        if self.measured:
-            lines.append("measured: " + _flat(self.measured))
+        measured = {k: v for k, v in self.measured.items() if k != "ablation"}
+        if measured:
+            lines.append("measured: " + _flat(measured))
+        for kind, found in self.measured.get("ablation", {}).items():
+            lines.append(f"measured: {kind} ablated, right answers: {_ablated(found)}")
+        spelled = self.meta.get("relation", {}).get("spelled")
+        if spelled:
+            pairs = ", ".join(f"{a!r} -> {b!r}" for a, b in spelled[:MOST_PAIRS])
+            lines.append(f"strongest pairs of R: {pairs}")
         lines += [f"warning: {text}" for text in self.warnings]
         lines.append(f"not looked at, or only in part: {len(self.limits)} points in .limits")
         return "\n".join(lines)
@@ -83,7 +91,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{html.escape(str(c))}</li>" for c in self.circuits)
+        items = "".join(f"<li>{html.escape(c.brief())}</li>" for c in self.circuits)
         notes = "".join(f"<li>{html.escape(t)}</li>" for t in (*self.warnings, *self.limits))
         return (
             f"<p><b>{html.escape(self.label)}</b> ({self._chance}): {SENTENCE[self.label]}</p>"
@@ -193,6 +201,24 @@ class Report:
                 wanted="a file that Report.to_json wrote",
                 todo="write the report again",
             ) from error
+
+
+def _ablated(found: dict[str, Any]) -> str:
+    """Share of right answers with the model as it is, without the circuit, without others."""
+    names = (
+        ("as it is", "intact"),
+        ("heads ablated", "ablated"),
+        ("resampled", "resampled"),
+        ("as many random heads", "random"),
+    )
+    parts = []
+    for text, key in names:
+        if found.get(key) is not None:
+            around = found.get("intervals", {}).get(key)
+            span = f" [{around[0]:.2f}, {around[1]:.2f}]" if around else ""
+            parts.append(f"{text} {found[key]:.2f}{span}")
+    passes = found.get("forward_passes")
+    return ", ".join(parts) + (f" ({passes} forward passes)" if passes else "")
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> str:

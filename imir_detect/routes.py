@@ -12,6 +12,7 @@ from imir_detect.circuits import find_circuits
 from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.deep import CONTEXTS, Deep, deep_circuits
 from imir_detect.circuits.deep_relation import extended_relation
+from imir_detect.circuits.graph_induction import GraphInduction, graph_induction, merged
 from imir_detect.circuits.heads import Head, head_table
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import SAMPLES, Probe
@@ -49,6 +50,8 @@ class Found:
     profiles: tuple[Profile, ...]
     limits: tuple[str, ...]
     route: str
+    errors: dict[str, list[float]]
+    graph: GraphInduction | None = None
 
 
 def too_deep(weights: ModelWeights, context: int) -> bool:
@@ -68,13 +71,17 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     known = relation or estimate_relation(probe)
     patterns = Patterns.take(probe)
     found = find_circuits(probe, known, patterns)
-    circuits = found.circuits
+    graph = graph_induction(probe)
+    circuits = merged(found.circuits, graph)
+    wins, by_match = found.wins, found.by_match
+    if graph is not None and graph.circuit in circuits and graph.circuit.strength > by_match:
+        wins, by_match = {**wins, "icl": graph.circuit.strength}, graph.circuit.strength
     return Found(
         probe=probe,
         relation=known,
         circuits=circuits,
-        wins=found.wins,
-        by_match=found.by_match,
+        wins=wins,
+        by_match=by_match,
         heads=head_table(probe, patterns, known, circuits),
         coordinates=coordinate_table(
             probe.weights,
@@ -86,6 +93,8 @@ def exact_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         profiles=position_profiles(patterns.plain),
         limits=exact_limits(probe, known),
         route="all paths summed",
+        errors=_errors(patterns, probe.weights),
+        graph=graph,
     )
 
 
@@ -116,7 +125,16 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
         profiles=position_profiles(deep.plain),
         limits=deep_limits(sampled, deep, known),
         route="extended embeddings",
+        errors=_errors(deep.patterns(), weights),
     )
+
+
+def _errors(patterns: Patterns[Any], weights: ModelWeights) -> dict[str, list[float]]:
+    """Standard error of each head's predicted attention over the random contexts, in the order of
+    the head table."""
+    rows = [patterns.errors(head) for head in weights.heads]
+    names = ("previous_token", "duplicate_token", "induction")
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
 def _sum_residuals(weights: ModelWeights, tokens: Tensor) -> tuple[list[Tensor], Tensor]:

@@ -167,8 +167,9 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def wrapped(name: str, *, seed: int = 0, **extra: Any) -> Any:
-    """A tiny random Hugging Face model of this class in a bridge; biases and gains random, too."""
+def wrapped(name: str, *, seed: int = 0, scale: float | None = 0.6, **extra: Any) -> Any:
+    """A tiny random Hugging Face model of this class in a bridge; biases and gains random, too.
+    `scale` None: as its own library initialises it."""
     import transformers
     from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
@@ -180,10 +181,10 @@ def wrapped(name: str, *, seed: int = 0, **extra: Any) -> Any:
         torch.manual_seed(seed)
         model = getattr(transformers, name)(config).eval()
         with torch.no_grad():
-            for parameter in model.parameters():
+            for parameter in model.parameters() if scale is not None else ():
                 noise = torch.randn_like(parameter)
                 if parameter.ndim == 1:
                     parameter.add_(0.3 * noise)
                 else:
-                    parameter.copy_(0.6 * noise / parameter.shape[-1] ** 0.5)
+                    parameter.copy_(scale * noise / parameter.shape[-1] ** 0.5)
     return build_bridge_from_module(model, architecture=name, hf_config=config)

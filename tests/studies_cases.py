@@ -10,7 +10,12 @@ EDGES = (
     CausalEdge(0, 2, confidence=0.7, effect=3.0, p_value=0.004, head=0),
 )
 GRAPH = CausalGraph(
-    3, EDGES, (*EDGES, CausalEdge(1, 2, 0.1, 0.2, 0.6, head=1)), (0.1, 0.1), "weights", ("a note",)
+    3,
+    EDGES,
+    (*EDGES, CausalEdge(1, 2, 0.1, 0.2, 0.6, head=1)),
+    (0.1, 0.1),
+    "weights",
+    notes=("a note",),
 )
 
 
@@ -33,7 +38,8 @@ def run(case: str, method: str, auc: float | None, seconds: float = 1.0) -> dict
     row = dict.fromkeys(METRICS, 0.5 if auc is not None else None)
     return {
         **row, "case": case, "model": model, "ablation": ablation, "granularity": granularity,
-        "source": "planted", "method": method, "auc": auc, "seconds": seconds,
+        "source": "planted", "method": method, "auc": auc,
+        "seconds": seconds, "cpu_seconds": seconds,
         "forwards": 3, "backwards": 0, "status": "declined" if auc is None else "ok",
         "reason": "too large for it" if auc is None else "",
     }  # fmt: skip

@@ -1,19 +1,24 @@
 """Time of ours, EAP and ACDC on one model after the other, at three sizes, in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/leaderboard/speed.py           # some ten minutes, 4 GB
+    OMP_NUM_THREADS=1 python benchmarks/leaderboard/speed.py           # some twenty minutes, 4 GB
     OMP_NUM_THREADS=1 python benchmarks/leaderboard/speed.py --quick   # the smallest size
 
 Each model is a planted induction circuit with LayerNorm and noise on every head, under resample
-ablation. All methods get 8 prompts or contexts of the same length and run in float64 on one
-thread; the median of three runs counts (of one for ACDC). ACDC is one walk at one threshold; from
-the middle size on a seeded sample of its edges is timed and scaled to all of them, and marked so.
-Weights are read before the clock starts. Writes results/speed.csv and .md.
+ablation. All methods get 8 prompts or contexts of the same length and run in float64 on one thread.
+Processor seconds count, which other work on the machine disturbs little; wall seconds stand beside
+them. Medians of several runs (of one at the largest size, and for ACDC). ACDC is one walk at one
+threshold; from the middle size on a seeded sample of its edges is timed and scaled to all of them,
+and marked so. Weights are read before the clock starts.
+
+Every row is written as soon as it is there, to results/speed.csv, and a second start goes on after
+the last one; `--again` starts over. The ratios are in results/speed.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import resource
 import statistics
 import time
 import warnings
@@ -39,95 +44,127 @@ SIZES = {
         noise=0.1, distractors=36,
     ),
 }  # fmt: skip
+REPEATS = {"2 x 2": 5, "6 x 8, d_model 512": 3, "12 x 12, d_model 768": 1}
+SAMPLED = {"6 x 8, d_model 512": 40, "12 x 12, d_model 768": 12}  # edges of ACDC that are timed
+METHODS = ("imir", "eap", "acdc")
 BUDGET = Budget(samples=8, seed=0)
 TAU = 1e-3
-SAMPLED = {"6 x 8, d_model 512": 40, "12 x 12, d_model 768": 12}  # edges of ACDC that are timed
+Row = dict[str, str]
+Clock = tuple[float, float]  # processor seconds, wall seconds
 
 
-def seconds(run: Callable[[], object], repeats: int) -> float:
+def clock(run: Callable[[], object], repeats: int) -> Clock:
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time(), time.perf_counter()
         run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        times.append((time.process_time() - start[0], time.perf_counter() - start[1]))
+    return tuple(statistics.median(side) for side in zip(*times, strict=True))  # type: ignore[return-value]
 
 
-def acdc_seconds(case: Case, sample: int | None) -> float:
+def acdc_clock(case: Case, sample: int | None) -> Clock:
     """One walk at one threshold; with `sample`, of that many edges drawn at random, scaled."""
-    start = time.perf_counter()
-    model = case.patched(BUDGET.samples, seed=BUDGET.seed)
-    model.full_logits  # noqa: B018  (computed once, before the walk)
-    setup = time.perf_counter() - start
-    size = len(model.edges)
-    walk = list(reversed(range(size)))
+    found = {}
+
+    def prepare() -> None:
+        found["model"] = case.patched(BUDGET.samples, seed=BUDGET.seed)
+        found["model"].full_logits  # noqa: B018  (computed once, before the walk)
+
+    setup = clock(prepare, 1)
+    model = found["model"]
+    walk = list(reversed(range(model.size)))
     if sample is not None:
-        chosen = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:sample]
+        chosen = torch.randperm(model.size, generator=torch.Generator().manual_seed(0))[:sample]
         walk = sorted(chosen.tolist(), reverse=True)
-    keep = torch.ones(size, dtype=torch.float64)
-    before = 0.0
-    start = time.perf_counter()
-    with torch.no_grad():
-        for index in walk:
-            target = model.edges[index].target
-            keep[index] = 0.0
-            first = case.weights.n_layers if isinstance(target, str) else target[0]
-            now = kl_to_whole(model, model.run(keep, first=first))
-            if now - before < TAU:
-                before = now
-            else:
-                keep[index] = 1.0
-    return setup + (time.perf_counter() - start) * size / len(walk)
+
+    def walk_once() -> None:
+        keep, before = torch.ones(model.size, dtype=torch.float64), 0.0
+        with torch.no_grad():
+            for index in walk:
+                keep[index] = 0.0
+                now = kl_to_whole(model, model.run(keep, first=model.first_layer(index)))
+                if now - before < TAU:
+                    before = now
+                else:
+                    keep[index] = 1.0
+
+    scale = model.size / len(walk)
+    spent = clock(walk_once, 1)
+    return setup[0] + scale * spent[0], setup[1] + scale * spent[1]
 
 
-def measure(name: str, spec: PlantedSpec) -> dict[str, object]:
-    case = planted_case(name, spec, "resample").blind()
-    case.weights  # noqa: B018  (read once, before the clock)
-    once = {m: find_method(m).run for m in ("imir", "eap")}
-    once["imir"](case, budget=BUDGET)  # warm: allocators and libraries
-    ours = seconds(lambda: once["imir"](case, budget=BUDGET), 3)
-    eap = seconds(lambda: once["eap"](case, budget=BUDGET), 3)
-    acdc = acdc_seconds(case, SAMPLED.get(name))
+def measure(size: str, method: str, case: Case) -> Row:
+    if method == "acdc":
+        spent = acdc_clock(case, SAMPLED.get(size))
+    else:
+        run = find_method(method).run
+        if size == "2 x 2":
+            run(case, budget=BUDGET)  # warm: allocators and libraries
+        spent = clock(lambda: run(case, budget=BUDGET), REPEATS[size])
+    sampled = method == "acdc" and size in SAMPLED
     return {
-        "size": name,
-        "edges": len(case.edges),
-        "imir_seconds": round(ours, 4),
-        "eap_seconds": round(eap, 4),
-        "acdc_seconds": round(acdc, 3),
-        "acdc": f"{SAMPLED[name]} edges timed, scaled" if name in SAMPLED else "all edges",
-        "eap_over_imir": round(eap / ours, 2),
-        "acdc_over_imir": round(acdc / ours, 1),
-        "threads": torch.get_num_threads(),
+        "size": size,
+        "edges": str(len(case.edges)),
+        "method": method,
+        "cpu_seconds": f"{spent[0]:.4g}",
+        "wall_seconds": f"{spent[1]:.4g}",
+        "how": f"{SAMPLED[size]} edges timed, scaled" if sampled else "whole",
+        "peak_memory_mb": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}",
+        "threads": str(torch.get_num_threads()),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the smallest size, nothing written")
-    parser.add_argument("--size", choices=SIZES, help="one size alone, nothing written")
+    parser.add_argument("--again", action="store_true", help="measure every row anew")
     given = parser.parse_args()
-    quick = given.quick or given.size is not None
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    table = []
-    chosen = [given.size] if given.size else list(SIZES)[: 1 if quick else None]
-    for name in chosen:
-        table.append(measure(name, SIZES[name]))
-        print(table[-1], flush=True)
-        if not quick:
-            write(table)
+    file = RESULTS / "speed.csv"
+    table: list[Row] = []
+    if file.exists() and not (given.quick or given.again):
+        with file.open(newline="", encoding="utf-8") as stream:
+            table = list(csv.DictReader(stream))
+    for size in list(SIZES)[: 1 if given.quick else None]:
+        left = [m for m in METHODS if (size, m) not in {(r["size"], r["method"]) for r in table}]
+        if not left:
+            continue
+        case = planted_case(size, SIZES[size], "resample").blind()
+        case.weights  # noqa: B018  (read once, before the clock)
+        for method in left:
+            table.append(measure(size, method, case))
+            print(table[-1], flush=True)
+            if not given.quick:
+                write(table, file)
+    print(ratios(table))
 
 
-def write(table: list[dict[str, object]]) -> None:
+def write(table: list[Row], file: Path) -> None:
     """The table so far; the largest size comes last and takes longest."""
     RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "speed.csv").open("w", newline="", encoding="utf-8") as stream:
+    with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(table[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)
-    lines = ["| " + " | ".join(table[0]) + " |", "|" + "---|" * len(table[0])]
-    lines += ["| " + " | ".join(str(v) for v in row.values()) + " |" for row in table]
-    (RESULTS / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    file.with_suffix(".md").write_text(ratios(table) + "\n", encoding="utf-8")
+
+
+def ratios(table: list[Row]) -> str:
+    """One line a size: processor seconds of the three, and how often ours goes into the others."""
+    head = ["size", "edges", *(f"{m}, CPU s" for m in METHODS), "acdc", "eap / imir", "acdc / imir"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for size in dict.fromkeys(row["size"] for row in table):
+        by = {row["method"]: row for row in table if row["size"] == size}
+        spent = {m: float(by[m]["cpu_seconds"]) for m in METHODS if m in by}
+        cells = [size, next(iter(by.values()))["edges"]]
+        cells += [f"{spent[m]:.3g}" if m in spent else "-" for m in METHODS]
+        cells.append(by["acdc"]["how"] if "acdc" in by else "-")
+        for other in ("eap", "acdc"):
+            there = other in spent and "imir" in spent
+            cells.append(f"{spent[other] / spent['imir']:.3g}" if there else "-")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""A model trained on Dirichlet(0.1) rows, on matrices from other priors.
+"""A trained model, on matrices from other priors than its own.
 
-Compared, on each prior, with near-Bayes for that prior; with the best two-layer circuit of the
-training prior (`circuit`, fitted once, as the model was); and with the one refitted to the prior
-(`refitted`).
+`single` (default): trained on Dirichlet(0.1) rows. `mixed`: on rows of which each draws its alpha
+from 0.05, 0.1, 0.2, 0.5 and 1 (S = 3 alone, but for the full mode). Compared, on each prior, with
+near-Bayes for that prior; with the best two-layer circuit of the training prior (`circuit`, fitted
+once, as the model was); and with the one refitted to the prior (`refitted`). `rescaled`: the
+model's own output times the one number that is best for the prior, to tell how much of the loss is
+confidence learned elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ from dataclasses import replace
 
 import torch
 from causal_common import Row, graphs, options, run
+from torch import Tensor
 
+from imir_detect.models.disentangled import DisentangledTransformer
 from imir_detect.tasks.causal_graph import CausalGraphTask
 from imir_detect.tasks.causal_predictors import best_circuit, near_bayes, row_loss
 from imir_detect.tasks.latent_graph import LatentGraph
@@ -19,24 +24,37 @@ from imir_detect.tasks.row_priors import Dirichlet, DirichletMixture, Peaked, Ro
 from imir_detect.training.causal import EVALUATION_SEED, predict
 from imir_detect.training.two_stage import finish, train_two_stage
 
+ALPHAS = (0.05, 0.1, 0.2, 0.5, 1.0)
 PRIORS: dict[str, RowPrior] = {
-    **{f"alpha {a}": Dirichlet(a) for a in (0.05, 0.1, 0.2, 0.5, 1.0)},
+    **{f"alpha {a}": Dirichlet(a) for a in ALPHAS},
     "mixture of 0.1 and 1": DirichletMixture((0.1, 1.0)),
     "peaked, noise 0.2": Peaked(0.2),
 }
+TRAINED_ON: dict[str, RowPrior] = {"single": Dirichlet(0.1), "mixed": DirichletMixture(ALPHAS)}
 
 
-def measure(graph: LatentGraph, symbols: int) -> list[Row]:
-    task = CausalGraphTask(graph, symbols)
+def rescaled(task: CausalGraphTask, model: DisentangledTransformer, tokens: Tensor) -> Tensor:
+    """Predictions with the output's scale fitted to the prior, on sequences of another seed."""
+    drawn = task.draw(4096, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        fitted, output = model(drawn.tokens).double(), model(tokens).double()
+    scales = torch.linspace(0.1, 2.0, 39, dtype=torch.float64)
+    losses = torch.tensor([row_loss(drawn.rows, (s * fitted).softmax(-1)) for s in scales])
+    return (scales[losses.argmin()] * output).softmax(-1)
+
+
+def measure(graph: LatentGraph, symbols: int, prior: RowPrior) -> list[Row]:
+    task = CausalGraphTask(graph, symbols, prior)
     model = train_two_stage(task)
     finish(task, model)
     circuit = best_circuit(task)
     rows: list[Row] = []
-    for prior in PRIORS.values():
-        there = replace(task, prior=prior)
+    for other in PRIORS.values():
+        there = replace(task, prior=other)
         drawn = there.draw(16384, generator=torch.Generator().manual_seed(EVALUATION_SEED))
         losses = {
             "loss": row_loss(drawn.rows, predict(model, drawn.tokens)),
+            "rescaled": row_loss(drawn.rows, rescaled(there, model, drawn.tokens)),
             "near_bayes": row_loss(drawn.rows, near_bayes(there, drawn.tokens)),
             "circuit": row_loss(drawn.rows, circuit.probabilities(drawn.tokens)),
             "refitted": row_loss(
@@ -46,15 +64,17 @@ def measure(graph: LatentGraph, symbols: int) -> list[Row]:
         row: Row = {name: round(value, 4) for name, value in losses.items()}
         for name in ("near_bayes", "circuit", "refitted"):
             row[f"over_{name}"] = round(losses["loss"] / losses[name] - 1, 4)
+        row["rescaled_over_refitted"] = round(losses["rescaled"] / losses["refitted"] - 1, 4)
         rows.append(row)
     return rows
 
 
 def main() -> None:
-    args = options(__doc__)
+    args = options(__doc__, methods=tuple(TRAINED_ON))
+    name = "causal_generalisation" + ("" if args.method == "single" else f"_{args.method}")
     cases = []
-    for symbols in (3, 10):
-        for name, graph in graphs(1, args.seed).items():
+    for symbols in (3, 10) if args.method == "single" or args.full else (3,):
+        for which, graph in graphs(1, args.seed).items():
             trained: list[Row] = []
 
             def one(
@@ -64,16 +84,17 @@ def main() -> None:
                 trained: list[Row] = trained,
             ) -> Row:
                 if not trained:  # one training for all priors
-                    trained.extend(measure(graph, symbols))
+                    trained.extend(measure(graph, symbols, TRAINED_ON[args.method]))
                 return {"S": symbols, **trained[index]}
 
             for index, prior in enumerate(PRIORS):
-                case = f"{name} S={symbols}, {prior}"
+                case = f"{which} S={symbols}, {prior}"
                 cases.append((case, lambda one=one, index=index: one(index)))
-    for row in run("causal_generalisation", cases, args.out):
+    for row in run(name, cases, args.out):
         print(
             f"{row['case']}: over the training prior's circuit {float(row['over_circuit']):+.1%}, "
-            f"over the refitted one {float(row['over_refitted']):+.1%}, over near-Bayes "
+            f"over the refitted one {float(row['over_refitted']):+.1%} (rescaled: "
+            f"{float(row.get('rescaled_over_refitted') or 'nan'):+.1%}), over near-Bayes "
             f"{float(row['over_near_bayes']):+.1%}"
         )
 

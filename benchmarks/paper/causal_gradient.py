@@ -20,7 +20,6 @@ from imir_detect.theory.causal_gradient import (
     mean_ratio,
 )
 from imir_detect.theory.causal_information import estimated_information
-from imir_detect.theory.causal_reading import graph_from_gradient
 
 SIZES = (4, 16, 64, 256, 1024, 65536)
 
@@ -43,9 +42,7 @@ def measure(graph: LatentGraph, symbols: int, seed: int) -> Row:
     information = estimated_information(task, seed=seed + 2)
     information /= torch.arange(1, len(graph) + 1)[:, None]
     row["pearson_information"] = round(causal_correlation(gradient, information, strict=True), 4)
-    found = graph_from_gradient(task, n=16384, seed=seed + 3)
-    true, edges = set(graph.edges), {(e.parent, e.child) for e in found.edges}
-    return row | {"read_found": len(true & edges), "read_false": len(edges - true)}
+    return row
 
 
 def main() -> None:
@@ -68,10 +65,6 @@ def main() -> None:
         for kind in ("full", "ratio", "information"):
             values = [float(row[f"pearson_{kind}"]) for row in part]
             print(f"  Pearson {kind}: mean {mean(part, f'pearson_{kind}'):.4f}, min {min(values)}")
-        print(
-            f"  graph_from_gradient, 16,384 sequences: {total(part, 'read_found')} edges found, "
-            f"{total(part, 'read_false')} false, {total(part, 'roots')} roots"
-        )
 
 
 if __name__ == "__main__":

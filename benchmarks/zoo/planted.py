@@ -70,6 +70,8 @@ def judge(spec: Any) -> tuple[bool, str]:
     named = "; ".join(f"{c.kind} {c.heads} {c.strength:.2f}" for c in report.circuits)
     planted = {job.head for job in jobs(spec) if job.role != "distractor"}
     strays = [c for c in report.circuits if c.works and c.kind in answering and c.kind != spec.kind]
+    if spec.kind == "induction_long_prefix":  # where one copy stands alone, one token is enough
+        strays = [c for c in strays if c.kind != "induction" or not set(c.heads) <= planted]
     if spec.kind == "none":
         return not strays, named
     # A duplicate-token head attends to the query's own place just as much: half is all it can have.

@@ -13,8 +13,11 @@ from torch import Tensor
 from imir_detect._typing import HeadIndex, Int
 from imir_detect.benchmark.graph import PatchedModel, all_edges
 from imir_detect.benchmark.prompts import Prompts, draw_prompts
+from imir_detect.benchmark.units import UnitModel, all_units
 from imir_detect.coordinates.pathsum import Edge
 from imir_detect.errors import InvalidArgumentError
+from imir_detect.frame.lookups import INDUCTION, Lookup
+from imir_detect.frame.names import Direction
 from imir_detect.models.planted import PlantedSpec, build, relation_of
 from imir_detect.models.planted_task import PlantedTask
 from imir_detect.models.planted_truth import Ablation, Truth, truth_of
@@ -22,17 +25,18 @@ from imir_detect.tasks.base import Task
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.read import read_weights
 
-Granularity = Literal["edge", "head"]
-Item = Edge | HeadIndex
+Granularity = Literal["edge", "head", "unit"]
+GRANULARITIES: tuple[Granularity, ...] = ("edge", "head", "unit")
+Item = Edge | HeadIndex | Direction
 
 
 @dataclass(frozen=True)
 class Question:
     """Which behaviour a case is about, in the words of the circuit grammar; no data.
 
-    - `kind`: "behind" (the token `back` behind an earlier copy of the query), "back" (the token
-      `back` places before), "own" (the query's own token, which stood before), "first" (the token
-      at place 0), "partner" (R of the query's token).
+    - `kind`: "behind" (the token that `lookup` finds by an earlier copy of the query), "back" (the
+      token `back` places before), "own" (the query's own token, which stood before), "first" (the
+      token at place 0), "partner" (R of the query's token).
     - `asked`: query tokens that are asked, None for all. `sign` -1: the answer is pushed down.
     """
 
@@ -41,6 +45,7 @@ class Question:
     relation: Int[Tensor, " vocab"] | None = field(default=None, compare=False)
     asked: int | None = None
     sign: int = 1
+    lookup: Lookup = INDUCTION
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Labels:
 
     - `positive`, `negative`: disjoint. `circuits`: the minimal circuits as sets of edges.
     - `source`: "planted" (exact, by construction), "exhaustive" (every subset tried), "bracketed"
-      (irreducible circuits sampled), or "labels" (given).
+      (between certified edges), "control" (no circuit), or "labels" (given).
     """
 
     positive: frozenset[Item]
@@ -68,8 +73,9 @@ class Case:
     """What a method is given.
 
     `model`, `weights`, `task`, `question`, `ablation`, `granularity`; `items`: what to score, in
-    order; `prompts(n, seed=)` and `patched(n, seed=)`: data of the task, and the model on it with
-    edges to ablate. `labels` is None where a method runs: only the runner sees it.
+    order; `prompts(n, seed=)`: data of the task; `patched(n, seed=)` and `without_units(n, seed=)`:
+    the model on it, with edges or with units to ablate. `labels` is None where a method runs: only
+    the runner sees it.
     """
 
     name: str
@@ -94,7 +100,9 @@ class Case:
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        """What is scored, in order: every edge, or every head."""
+        """What is scored, in order: every edge, every head, or every unit of the frame."""
+        if self.granularity == "unit":
+            return all_units(self.weights, self.question.relation)
         return self.edges if self.granularity == "edge" else tuple(self.weights.heads)
 
     def prompts(self, n: int, *, seed: int = 0) -> Prompts:
@@ -105,13 +113,30 @@ class Case:
         """The model on n prompts, ready to have edges ablated."""
         return PatchedModel(self.weights, self.prompts(n, seed=seed), self.ablation)
 
+    def without_units(self, n: int, *, seed: int = 0) -> UnitModel:
+        """The model on n prompts, ready to have units taken out of its weights."""
+        return UnitModel(self.weights, self.prompts(n, seed=seed), self.question.relation)
+
+    def ablatable(self, n: int, *, seed: int = 0) -> PatchedModel | UnitModel:
+        """`patched`, or `without_units` where units are scored."""
+        units = self.granularity == "unit"
+        return self.without_units(n, seed=seed) if units else self.patched(n, seed=seed)
+
+    @cached_property
+    def judge(self) -> PatchedModel | UnitModel:
+        """The model on the prompts that circuits are judged on; no method draws them."""
+        return self.ablatable(JUDGE_SAMPLES, seed=JUDGE_SEED)
+
     def blind(self) -> Case:
-        """The same case without its labels: what a method sees."""
-        return replace(self, labels=None)
+        """The same case without its labels: what a method sees. The weights are read once."""
+        found = replace(self, labels=None)
+        vars(found).update(weights=self.weights, items=self.items)
+        return found
 
     def to_items(self, edges: Tensor) -> Tensor:
-        """Edge scores (..., edge) as scores of the items: a head's is that of its best edge out."""
-        if self.granularity == "edge":
+        """Edge scores (..., edge) as scores of the items: a head's is that of its best edge out.
+        Scores of units stay as they are."""
+        if self.granularity != "head":
             return edges
         places = {head: i for i, head in enumerate(self.weights.heads)}
         columns: list[list[int]] = [[] for _ in places]
@@ -120,11 +145,11 @@ class Case:
                 columns[places[edge.source]].append(index)
         return torch.stack([edges[..., column].amax(-1) for column in columns], -1)
 
-    def edges_of(self, items: frozenset[Item]) -> Tensor:
-        """Which edges are kept when these items are: (edge,), 1.0 or 0.0. A head keeps every edge
-        between kept nodes; the embedding and the output are always kept."""
-        if self.granularity == "edge":
-            return torch.tensor([float(edge in items) for edge in self.edges])
+    def mask_of(self, items: frozenset[Item]) -> Tensor:
+        """What `ablatable` keeps when these items are kept: 1.0 or 0.0 an edge, or a unit. A head
+        keeps every edge between kept nodes; the embedding and the output are always kept."""
+        if self.granularity != "head":
+            return torch.tensor([float(item in items) for item in self.items])
         kept = [
             (isinstance(e.source, str) or e.source in items)
             and (isinstance(e.target, str) or e.target in items)
@@ -169,21 +194,31 @@ def question_of(spec: PlantedSpec) -> Question:
         return Question("first")
     if spec.kind == "in_weights":
         return Question("partner", relation=relation_of(spec))
+    lookup = {
+        "induction_long_prefix": Lookup(prefix=2),
+        "k_hop": Lookup(hops=2),
+        "backward_retrieval": Lookup(-1),
+    }.get(spec.kind, Lookup(far))
     sign = -1 if spec.kind == "suppression" else 1
-    return Question("behind", far, asked=spec.triggers, sign=sign)
+    return Question("behind", lookup=lookup, asked=spec.triggers, sign=sign)
 
 
 def planted_case(
     model_name: str, spec: PlantedSpec, ablation: Ablation, granularity: Granularity = "edge"
 ) -> Case:
-    """A case with exact truth."""
-    labels = labels_of(
-        truth_of(spec, ablation),
-        all_edges(spec.layers, spec.heads),
-        granularity,
-        source="planted",
-    )
-    return Case(
+    """A case with exact truth.
+
+    Raises InvalidArgumentError for units under another ablation than zero.
+    """
+    if granularity == "unit" and ablation != "zero":
+        raise InvalidArgumentError(
+            "a unit is ablated by taking it out of the weights",
+            got=f"{ablation} ablation of units",
+            wanted="zero ablation",
+            todo="score edges or heads under this ablation",
+        )
+    truth = truth_of(spec, ablation)
+    case = Case(
         name=f"{model_name}/{ablation}/{granularity}",
         model_name=model_name,
         model=build(spec),
@@ -191,9 +226,14 @@ def planted_case(
         question=question_of(spec),
         ablation=ablation,
         granularity=granularity,
-        labels=labels,
         facts={"source": "planted", "kind": spec.kind},
     )
+    if granularity == "unit":
+        right = frozenset[Item](direction for _, direction in truth.units)
+        labels = Labels(right, frozenset(case.items) - right)
+    else:
+        labels = labels_of(truth, case.edges, granularity, source="planted")
+    return replace(case, labels=labels)
 
 
 def searched_case(
@@ -236,5 +276,7 @@ def searched_case(
     return replace(case, labels=labels)
 
 
+JUDGE_SEED = 777_767
+JUDGE_SAMPLES = 64
 TRUTH_SEED = 999_983  # prompts of the search for truth; methods draw with small seeds
 ANSWERS = 0.9

@@ -31,7 +31,7 @@ class Budget:
     - `seed`: of all its randomness.
     """
 
-    samples: int = 64
+    samples: int = 32
     steps: int = 5
     epochs: int = 80
     draws: int = 100
@@ -95,6 +95,11 @@ def edges_or_heads(case: Case) -> Support:
     return Support(ok, "" if ok else f"scores edges and heads, not {case.granularity}s")
 
 
+def everything(case: Case) -> Support:
+    """For methods that score units, too."""
+    return Support(True)
+
+
 def method(
     name: str,
     *,
@@ -125,7 +130,7 @@ def method(
 def find_method(name: str) -> Method:
     """A registered method, or a function named `module:function`.
 
-    Such a function may carry an attribute `supports`; without it, it takes every case.
+    Such a function may carry an attribute `supports`; without it, it takes edges and heads.
     """
     import imir_detect.benchmark.methods  # noqa: F401  (registers the shipped ones)
 
@@ -142,7 +147,7 @@ def find_method(name: str) -> Method:
                 wanted="module:function, with the module on the Python path",
                 todo="run from the folder that holds it, or set PYTHONPATH",
             ) from error
-        supports = getattr(run, "supports", lambda case: Support(True))
+        supports = getattr(run, "supports", edges_or_heads)
         return Method(name, run, supports, about=(run.__doc__ or "").strip().split("\n")[0])
     raise UnknownNameError(
         "no such method",

@@ -69,8 +69,8 @@ def source_outputs(trace: Trace) -> Float[Tensor, "source n pos d_model"]:
 class PatchedModel:
     """A model on some prompts, with every edge kept (1), ablated (0), or in between.
 
-    - `edges`: their order in every mask. `clean`, `reference` (source, n, pos, d_model).
-    - `forwards`: forward passes run so far.
+    - `edges`: their order in every mask; `size`: how many. `clean`, `reference` (source, n, pos,
+      d_model). `forwards`: forward passes run so far.
 
     Raises UnsupportedModelError for models with MLPs or a norm after attention.
     """
@@ -95,10 +95,20 @@ class PatchedModel:
             self.forwards += 1
         if ablation == "mean":
             self.reference = self.reference.mean(1, keepdim=True).expand_as(self.clean)
+        self._asks_last = bool((prompts.query == prompts.tokens.shape[1] - 1).all())
         self._bias = [
             sum(weights.b_O[:layer], weights.b_O.new_zeros(weights.d_model))
             for layer in range(weights.n_layers + 1)
         ]
+
+    @property
+    def size(self) -> int:
+        return len(self.edges)
+
+    def first_layer(self, index: int) -> int:
+        """The first layer that a change of this edge's mask changes (n_layers: the output)."""
+        target = self.edges[index].target
+        return self.weights.n_layers if isinstance(target, str) else target[0]
 
     @cached_property
     def full_logits(self) -> Float[Tensor, "n vocab"]:
@@ -115,66 +125,105 @@ class PatchedModel:
         """Logits with every edge ablated."""
         return self.run(torch.zeros(len(self.edges)))
 
-    def run(self, keep: Float[Tensor, " edge"], *, first: int = 0) -> Float[Tensor, "n vocab"]:
-        """Logits at the queries with `keep` of every edge; differentiable in it. Layers before
-        `first` are taken as clean, whatever `keep` says of them."""
-        keep = keep.to(self.clean.dtype)
-        heads = self.weights.n_heads
-        written = self.clean[: 1 + first * heads]
-        start = sum(3 * heads * (1 + layer * heads) for layer in range(first))
-        for layer in range(first, self.weights.n_layers):
-            size = heads * 3 * len(written)
-            new = self.layer(layer, written, keep[start : start + size])
-            written, start = torch.cat([written, new]), start + size
+    def run(
+        self, keep: Float[Tensor, " edge"], *, first: int = 0, written: Tensor | None = None
+    ) -> Float[Tensor, "n vocab"]:
+        """Logits at the queries with `keep` of every edge; differentiable in it. What layers before
+        `first` wrote is taken from `written` (default: clean), whatever `keep` says of them."""
         self.forwards += 1
-        return self.logits(written, keep[start:])
+        layers = self.weights.n_layers
+        before = self.clean if written is None else written
+        before = before[: 1 + first * self.weights.n_heads]
+        if first == layers or not self._asks_last:
+            found = self.written(keep, before, first)
+            return self.logits(found, keep[len(keep) - len(found) :])
+        # Of the last layer only what is written at the last place is read.
+        found = self.written(keep, before, first, layers - 1)
+        new = self.layer(layers - 1, found, self._readers(keep, layers - 1), last=True)
+        at = torch.cat([found[:, :, -1:], new])[:, :, 0]
+        return self._logits(at, keep[len(keep) - len(at) :])
+
+    def written(
+        self, keep: Float[Tensor, " edge"], before: Tensor, first: int = 0, stop: int | None = None
+    ) -> Float[Tensor, "source n pos d_model"]:
+        """What every source before layer `stop` writes with `keep` of every edge; `before` (source,
+        n, pos, d_model): what those before layer `first` do."""
+        found = before
+        for layer in range(first, self.weights.n_layers if stop is None else stop):
+            found = torch.cat([found, self.layer(layer, found, self._readers(keep, layer))])
+        return found
+
+    def _readers(self, keep: Float[Tensor, " edge"], layer: int) -> Tensor:
+        """The part of a mask that stands for what a layer's heads read."""
+        heads = self.weights.n_heads
+        start = sum(3 * heads * (1 + earlier * heads) for earlier in range(layer))
+        return keep[start : start + 3 * heads * (1 + layer * heads)]
 
     def layer(
-        self, layer: int, written: Float[Tensor, "source n pos d_model"], keep: Tensor
+        self,
+        layer: int,
+        written: Float[Tensor, "source n pos d_model"],
+        keep: Tensor,
+        *,
+        last: bool = False,
     ) -> Float[Tensor, "head n pos d_model"]:
-        """What the layer's heads write, given what the sources before them wrote."""
-        w = self.weights
-        inputs = self.read(layer, written, keep.view(w.n_heads, 3, len(written)))
-        return heads_output(w, layer, *inputs.unbind(1))
+        """What the layer's heads write, given what the sources before them wrote; with `last`, at
+        the last place alone."""
+        keep = keep.view(self.weights.n_heads, 3, len(written))
+        query = self.read(layer, written, keep[:, 0], slice(-1, None) if last else slice(None))
+        key, value = self.read(layer, written, keep[:, 1:]).unbind(1)
+        return heads_output(self.weights, layer, query, key, value)
 
     def read(
-        self, layer: int, written: Float[Tensor, "source n pos d_model"], keep: Tensor
+        self,
+        layer: int,
+        written: Float[Tensor, "source n pos d_model"],
+        keep: Tensor,
+        places: slice = slice(None),
     ) -> Tensor:
         """What readers with `keep` (..., source) see, normed: (..., n, pos, d_model)."""
-        reference = self.reference[: len(written)]
+        reference = self.reference[: len(written), :, places]
         base = reference.sum(0) + self._bias[layer]
-        change = torch.tensordot(keep.to(written.dtype), written - reference, dims=1)
+        change = torch.tensordot(keep.to(written.dtype), written[:, :, places] - reference, dims=1)
         return normed(self.weights, base + change, layer)
 
     def logits(
         self, written: Float[Tensor, "source n pos d_model"], keep: Tensor
     ) -> Float[Tensor, "... n vocab"]:
         """Logits at the queries from what all sources wrote, for `keep` (..., source)."""
-        rows = torch.arange(len(self.prompts))
-        at = written[:, rows, self.prompts.query]
-        reference = self.reference[:, rows, self.prompts.query]
-        change = torch.tensordot(keep.to(written.dtype), at - reference, dims=1)
+        return self._logits(written[:, torch.arange(len(self.prompts)), self.prompts.query], keep)
+
+    def _logits(self, at: Float[Tensor, "source n d_model"], keep: Tensor) -> Tensor:
+        """The same from what was written at the queries."""
+        reference = self.reference[:, torch.arange(len(self.prompts)), self.prompts.query]
+        change = torch.tensordot(keep.to(at.dtype), at - reference, dims=1)
         x = reference.sum(0) + self._bias[-1] + change
         return normed(self.weights, x, self.weights.n_layers) @ self.weights.W_U + self.weights.b_U
 
 
 def normed(weights: ModelWeights, x: Tensor, layer: int) -> Tensor:
     """x as the norm before `layer` (n_layers: the output) divides it; gains are folded."""
+    if not (weights.rms_out if layer == weights.n_layers else weights.rms):
+        return x
     return x * inverse_rms(weights, x, layer)
 
 
 def heads_output(
     weights: ModelWeights, layer: int, q: Tensor, k: Tensor, v: Tensor
 ) -> Float[Tensor, "head n pos d_model"]:
-    """What a layer's heads write, from what their ports read: q, k, v (head, n, pos, d_model)."""
+    """What a layer's heads write, from what their ports read: q, k, v (head, n, pos, d_model).
+    Where `q` holds fewer places than `k`, they are the last ones."""
 
     def rows(x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        found = x @ W[layer][:, None]
+        found = (x.flatten(1, 2) @ W[layer]).view(len(x), *x.shape[1:3], -1)
         return (found if b is None else found + b[layer][:, None, None]).transpose(0, 1)
 
     queries = rows(q, weights.W_Q, weights.b_Q)
     keys = rows(k, weights.W_K, weights.b_K)
-    queries = finish(weights, layer, "Q", queries, qk_factor(weights, layer, queries))
-    keys = finish(weights, layer, "K", keys, qk_factor(weights, layer, keys))
-    seen = attend(weights, layer, queries, keys) @ rows(v, weights.W_V, weights.b_V)
-    return seen.transpose(0, 1) @ weights.W_O[layer][:, None]
+    f, g = qk_factor(weights, layer, queries), qk_factor(weights, layer, keys)
+    places = torch.arange(k.shape[2])[-q.shape[2] :]
+    queries = finish(weights, layer, "Q", queries, f, places=places)
+    keys = finish(weights, layer, "K", keys, g)
+    seen = attend(weights, layer, queries, keys, places=places)
+    seen = (seen @ rows(v, weights.W_V, weights.b_V)).transpose(0, 1)
+    return (seen.flatten(1, 2) @ weights.W_O[layer]).view(len(q), *q.shape[1:3], -1)

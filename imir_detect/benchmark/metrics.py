@@ -21,11 +21,10 @@ from torch import Tensor
 from imir_detect.benchmark.cases import Case, Labels
 from imir_detect.benchmark.contract import Scores
 from imir_detect.benchmark.graph import PatchedModel
+from imir_detect.benchmark.units import UnitModel
 
 FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 DRAWS = 400  # of a bootstrap
-JUDGE_SEED = 777_767  # prompts that circuits are judged on; no method sees them
-JUDGE_SAMPLES = 64
 
 
 def auc(right: np.ndarray, wrong: np.ndarray, *, ties: float = 0.5) -> float:
@@ -111,7 +110,7 @@ def _one_draw(row: Tensor, right: Tensor, wrong: Tensor) -> dict[str, float]:
 def circuit_metrics(case: Case, labels: Labels, scores: Scores) -> dict[str, float]:
     """`faithfulness`, `kl` and `accuracy` of the circuit of the true size (what is not scored is
     ranked too), `cpr` and `cmd`; on prompts of their own."""
-    model = case.patched(JUDGE_SAMPLES, seed=JUDGE_SEED)
+    model = case.judge
     row = scores.values.reshape(-1, len(case.items))[0]
     ranked = row.argsort(descending=True, stable=True).tolist()
     whole = _metric(model, model.full_logits)
@@ -119,7 +118,7 @@ def circuit_metrics(case: Case, labels: Labels, scores: Scores) -> dict[str, flo
 
     def kept(size: int) -> Tensor:
         chosen = frozenset(case.items[i] for i in ranked[:size])
-        return model.run(case.edges_of(chosen))
+        return model.run(case.mask_of(chosen))
 
     def faithfulness(logits: Tensor) -> float:
         return (_metric(model, logits) - none) / (whole - none) if whole != none else 0.0
@@ -138,5 +137,5 @@ def circuit_metrics(case: Case, labels: Labels, scores: Scores) -> dict[str, flo
     }
 
 
-def _metric(model: PatchedModel, logits: Tensor) -> float:
+def _metric(model: PatchedModel | UnitModel, logits: Tensor) -> float:
     return float(model.prompts.logit_diff(logits).mean())

@@ -1,7 +1,8 @@
-"""Tables of a finished suite: flat rows on disk, the leaderboard, and the data of two figures.
+"""Tables of a finished suite: flat rows on disk, the leaderboard, and the data of its figures.
 
 Everything here reads rows; nothing runs a model. Means over cases carry a 95 % percentile bootstrap
 over cases. Runs that were declined or failed are counted beside the mean, never dropped silently.
+Negative controls have a table of their own (`imir_detect.benchmark.meaning`).
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from imir_detect.benchmark.cases import GRANULARITIES
+from imir_detect.benchmark.meaning import calibration, controls
 from imir_detect.benchmark.metrics import DRAWS
 from imir_detect.benchmark.run import METRICS, read_row
 from imir_detect.errors import ImirError
 from imir_detect.files import write_atomically
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from imir_detect.strict import json_text
 
 Row = dict[str, Any]
 SHOWN = ("auc", "auc_stair", "ap", "precision", "shd", "faithfulness", "kl", "cpr", "cmd")
-COST = ("forwards", "backwards", "seconds")
+DRAWN = {"pareto": "pareto", "heatmap": "cases"}  # file: figure
+COST = ("forwards", "backwards", "seconds", "cpu_seconds")
 
 
 def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
@@ -40,8 +42,7 @@ def write_rows(rows: Sequence[Row], folder: Path) -> tuple[Path, Path]:
             got=str(error),
             todo="pip install 'imir-detect[bench]'",
         ) from error
-    text = json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
-    write_atomically(folder / "rows.json", text.encode())
+    write_atomically(folder / "rows.json", json_text(list(rows)).encode())
     table = io.BytesIO()
     pandas.DataFrame(list(rows)).to_parquet(table, index=False)
     write_atomically(folder / "rows.parquet", table.getvalue())
@@ -78,6 +79,8 @@ def leaderboard(rows: Iterable[Row]) -> list[Row]:
     `declined`, `failed` runs, and for every metric its mean, `_low` and `_high`."""
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
+        if row["source"] == "control":
+            continue
         for source in (row["source"] or "unknown", "all"):
             for ablation in (row["ablation"], "all"):
                 key = (source, row["granularity"], ablation, row["method"])
@@ -114,17 +117,17 @@ def leaderboard(rows: Iterable[Row]) -> list[Row]:
 
 
 def pareto(rows: Iterable[Row]) -> list[Row]:
-    """Accuracy against cost, one row a method: mean AUC, median seconds, and whether no other
-    method is both better and cheaper. Edges only; floor and ceiling left out."""
+    """Accuracy against cost, one row a method: mean AUC, median seconds (of processor time), and
+    whether no other method is both better and cheaper. Edges only; floor and ceiling left out."""
     by_method: dict[str, list[Row]] = {}
     for row in rows:
-        if row["status"] == "ok" and row["granularity"] == "edge":
+        if row["auc"] is not None and row["granularity"] == "edge":
             by_method.setdefault(row["method"], []).append(row)
     points = [
         {
             "method": method,
             "auc": float(np.mean([row["auc"] for row in members])),
-            "seconds": float(np.median([row["seconds"] for row in members])),
+            "seconds": float(np.median([row["cpu_seconds"] for row in members])),
             "passes": float(np.median([row["forwards"] + row["backwards"] for row in members])),
         }
         for method, members in by_method.items()
@@ -143,7 +146,7 @@ def pareto(rows: Iterable[Row]) -> list[Row]:
 def heatmap(rows: Iterable[Row]) -> tuple[list[str], list[str], list[list[float | None]]]:
     """Cases, methods, and the AUC of each pair (None where it was not scored)."""
     rows = list(rows)
-    cases = list(dict.fromkeys(row["case"] for row in rows if row["status"] == "ok"))
+    cases = list(dict.fromkeys(row["case"] for row in rows if row["auc"] is not None))
     methods = [entry["method"] for entry in _overall(rows)]
     cells = {(row["case"], row["method"]): row["auc"] for row in rows}
     return cases, methods, [[cells.get((case, m)) for m in methods] for case in cases]
@@ -157,18 +160,22 @@ def _overall(rows: list[Row]) -> list[Row]:
     return sorted(found.values(), key=lambda entry: -(entry["auc"] if entry["ok"] else -1.0))
 
 
-# -- drawing --------------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------------
 
 
 def write_report(rows: Sequence[Row], folder: Path, *, figures: bool = True) -> list[Path]:
-    """leaderboard.csv, leaderboard.md, cases.csv, and with `figures` pareto.svg, heatmap.svg."""
+    """leaderboard.csv, leaderboard.md, cases.csv, controls.csv, calibration.csv, and with `figures`
+    pareto.svg, heatmap.svg."""
     files = {
         "leaderboard.csv": _csv(leaderboard(rows)),
         "cases.csv": _csv([_short(row) for row in rows]),
+        "controls.csv": _csv(controls(rows)),
+        "calibration.csv": _csv(calibration(rows)),
         "leaderboard.md": markdown(rows).encode(),
     }
-    if figures:
-        files |= {"pareto.svg": _svg(draw_pareto(rows)), "heatmap.svg": _svg(draw_heatmap(rows))}
+    ranked = [row for row in rows if row["source"] != "control"]
+    if figures and ranked:
+        files |= {f"{name}.svg": _svg(shown, ranked) for name, shown in DRAWN.items()}
     for name, data in files.items():
         write_atomically(folder / name, data)
     return [folder / name for name in files]
@@ -188,12 +195,15 @@ def _csv(rows: list[Row]) -> bytes:
     return text.getvalue().encode()
 
 
-def _svg(figure: Figure) -> bytes:
+def _svg(name: str, rows: Sequence[Row]) -> bytes:
+    from imir_detect.report.figures import figure
+
+    drawn = figure(name, rows, backend="matplotlib")
     import matplotlib
 
     image = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "imir-detect"}):  # the same figure, the same file
-        figure.savefig(image, format="svg", metadata={"Date": None})
+        drawn.savefig(image, format="svg", metadata={"Date": None})
     return image.getvalue()
 
 
@@ -202,10 +212,11 @@ def _round(value: Any) -> Any:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The leaderboard as text: one table for each group of cases and granularity."""
+    """The leaderboard as text: one table for each group of cases and granularity, then what scores
+    mean from model to model."""
     lines: list[str] = []
     table = leaderboard(rows)
-    for granularity in ("edge", "head"):
+    for granularity in GRANULARITIES:
         for source in ("planted", "trained", "all"):
             chosen = [r for r in table if r["cases"] == source and r["granularity"] == granularity]
             if not chosen:
@@ -213,6 +224,10 @@ def markdown(rows: Sequence[Row]) -> str:
             lines += [f"### {granularity}s, {source} cases", ""]
             lines += _auc_table(chosen)
             lines += [""]
+    told = [row for row in controls(rows) if row["kind"] == "all"]
+    for title, found in (("negative controls", told), ("calibration", calibration(rows))):
+        if found:
+            lines += [f"### {title}", "", *_plain_table(found), ""]
     return "\n".join(lines)
 
 
@@ -221,7 +236,7 @@ def _auc_table(chosen: list[Row]) -> list[str]:
     methods = [r["method"] for r in chosen if r["ablation"] == "all"]
     kinds = [a for a in ("zero", "mean", "resample") if any(r["ablation"] == a for r in chosen)]
     head = ["method", "ROC AUC", *(f"AUC, {kind}" for kind in kinds), "AP", "SHD"]
-    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "seconds", "cases"]
+    head += ["faithfulness", "KL", "CPR", "CMD", "passes", "CPU seconds", "cases"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for method in methods:
         r = by[(method, "all")]
@@ -230,7 +245,15 @@ def _auc_table(chosen: list[Row]) -> list[str]:
         cells = [method, _band(r, "auc")]
         cells += [_band(by[(method, k)], "auc") if (method, k) in by else "-" for k in kinds]
         cells += [f"{r[name]:.2f}" for name in ("ap", "shd", "faithfulness", "kl", "cpr", "cmd")]
-        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['seconds']:.3g}", counts]
+        cells += [f"{r['forwards'] + r['backwards']:.0f}", f"{r['cpu_seconds']:.3g}", counts]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _plain_table(rows: list[Row]) -> list[str]:
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    for row in rows:
+        cells = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -239,39 +262,3 @@ def _band(row: Row, name: str) -> str:
     if not row["ok"]:
         return "-"
     return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
-
-
-def draw_pareto(rows: Iterable[Row]) -> Figure:
-    """Mean AUC of edges against median seconds."""
-    figure, axes = _figure(7, 4.5)
-    points = pareto(rows)
-    for point in points:
-        axes.plot(point["seconds"], point["auc"], "o" if point["front"] else ".", color="C0")
-        axes.annotate(point["method"], (point["seconds"], point["auc"]), fontsize=7)
-    front = [point for point in points if point["front"]]
-    axes.plot([p["seconds"] for p in front], [p["auc"] for p in front], "-", color="C0", lw=0.8)
-    axes.set(xscale="log", xlabel="median seconds a case", ylabel="mean ROC AUC of edges")
-    return figure
-
-
-def draw_heatmap(rows: Iterable[Row]) -> Figure:
-    """AUC of every method on every case."""
-    cases, methods, cells = heatmap(rows)
-    figure, axes = _figure(2 + 0.45 * len(methods), 1.5 + 0.16 * len(cases))
-    values = np.array([[np.nan if v is None else v for v in row] for row in cells], dtype=float)
-    image = axes.imshow(values.reshape(len(cases), -1), vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(methods)), methods, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(cases)), cases, fontsize=5)
-    figure.colorbar(image, label="ROC AUC")
-    return figure
-
-
-def _figure(width: float, height: float) -> tuple[Figure, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImirError(
-            "matplotlib is not installed", todo="pip install 'imir-detect[report]'"
-        ) from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()

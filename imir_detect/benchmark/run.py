@@ -2,14 +2,15 @@
 
 Each finished run is one JSON file under FOLDER/runs; a run whose file exists is not run again. A
 method that declines, fails or kills its worker leaves a row with its reason, and the suite goes on.
-A folder holds runs of one budget and version. Cases are made anew on the worker that runs them,
-from their names; methods see no labels.
+A folder holds runs of one budget and one state of the code. Cases are made anew on the worker that
+runs them, from their names; methods see no labels.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import resource
 import time
@@ -17,28 +18,47 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from imir_detect._version import __version__
-from imir_detect.benchmark.cases import Case
-from imir_detect.benchmark.contract import Budget, find_method
+from imir_detect.benchmark.cases import Case, Labels
+from imir_detect.benchmark.contract import Budget, Scores, find_method
 from imir_detect.benchmark.metrics import circuit_metrics, rank_metrics
 from imir_detect.benchmark.scatter import scatter
-from imir_detect.benchmark.suites import make_case
+from imir_detect.benchmark.suites import case_parts, make_case
 from imir_detect.errors import (
     BusyFolderError,
     ImirError,
     UnreadableFileError,
     UnwritableFileError,
+    collecting,
+    raise_all,
 )
 from imir_detect.files import hold, refuse_other, write_atomically
+from imir_detect.strict import (
+    COUNT,
+    NUMBER,
+    TEXT,
+    Shape,
+    check_shape,
+    json_text,
+    one_of,
+    or_null,
+    read_json,
+)
 
-FORMAT = 1
-CLOCK = ("seconds", "memory_mb", "threads", "machine")  # columns that differ from run to run
+FORMAT = 2
+CLOCK = (
+    "seconds",
+    "cpu_seconds",
+    "memory_mb",
+    "threads",
+    "machine",
+)  # columns that differ from run to run
 DEFAULT = (
     "truth",
     "imir",
@@ -91,8 +111,14 @@ def run_suite(
     `workers`, `backend`: joblib's; "loky" on one machine, "dask" for the cluster that the current
     `distributed.Client` is connected to, "ray" where ray is installed. Rows do not depend on them.
     """
+    problems: list[ImirError] = []
     for name in methods:
-        find_method(name)  # a wrong name is an error before anything runs
+        with collecting(problems):
+            find_method(name)
+    for name in cases:
+        with collecting(problems):
+            case_parts(name)
+    raise_all(problems)  # wrong names are told before anything runs
     budget = budget or Budget()
     jobs = [Job(case, name, budget) for case in cases for name in methods]
     with hold(folder), _quiet_on_one_thread():
@@ -142,14 +168,18 @@ def _give_up(job: Job, folder: Path) -> None:
 
 
 def _write(job: Job, row: dict[str, Any], folder: Path) -> None:
-    text = json.dumps(row, indent=1, allow_nan=False) + "\n"
-    write_atomically(_file(folder, job), text.encode())
+    write_atomically(_file(folder, job), json_text(row).encode())
 
 
 def read_row(file: Path) -> dict[str, Any]:
     """A finished run, as it was written."""
     try:
-        row = json.loads(file.read_text(encoding="utf-8"))
+        row = read_json(file)
+        check_shape(row, ROW, "the row")
+        if row["status"] == "ok":
+            needed = SPENT if row["source"] == "control" else (*RANKED, *SPENT)
+            check_shape(row, dict.fromkeys((*needed, "top"), NUMBER), "the row")
+            _check_items(row["item_scores"] or "", row["item_labels"] or "")
         budget = Budget(**{k[7:]: v for k, v in row.items() if k.startswith("budget_")})
         if Job(row["case"], row["method"], budget).key != file.stem or "status" not in row:
             raise ValueError("the row of another run")
@@ -163,9 +193,16 @@ def read_row(file: Path) -> dict[str, Any]:
         ) from error
 
 
+def _check_items(scores: str, labels: str) -> None:
+    """One finite number an item, and what it counts as. Raises ValueError."""
+    count = sum(1 for text in scores.split() if math.isfinite(float(text)))
+    if count != len(scores.split()) or count != len(labels) or set(labels) - set("+-."):
+        raise ValueError(f"{count} finite item_scores for {len(labels)} item_labels")
+
+
 def _refuse_others(folder: Path, budget: Budget) -> None:
-    """A table must not mix budgets or versions."""
-    ours = {**_spent(budget), "version": __version__}
+    """A table must not mix budgets or states of the code."""
+    ours = {**_spent(budget), "version": __version__, "code": code_hash()}
     for file in sorted((folder / "runs").glob("*.json")):
         row = read_row(file)
         refuse_other(folder, {name: row.get(name) for name in ours}, ours)
@@ -188,16 +225,17 @@ def run_one(job: Job, case: Case) -> dict[str, Any]:
     labels = case.labels
     assert labels is not None
     row = {**_declined(job, ""), **_facts(case)}
-    if not labels.scorable:
+    control = labels.source == "control"
+    if not labels.scorable and not control:
         return {**row, "reason": "the truth has nothing right, or nothing wrong, to rank"}
     shown = case if chosen.sees == "truth" else case.blind()
     try:
         support = chosen.supports(shown)
         if not support.ok:
             return {**row, "reason": support.reason}
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), time.thread_time()
         scores = chosen.run(shown, budget=job.budget)
-        seconds = time.perf_counter() - start
+        seconds, spent = time.perf_counter() - start, time.thread_time() - spent
         if scores.values.shape[-1] != len(case.items):
             raise ImirError(
                 "a method must score every item",
@@ -206,39 +244,47 @@ def run_one(job: Job, case: Case) -> dict[str, Any]:
                 todo="mend the method",
             )
         scores = replace(scores, values=scores.values.detach())
-        found = {**rank_metrics(case, labels, scores), **circuit_metrics(case, labels, scores)}
+        found: dict[str, Any] = {}
+        if not control:
+            found |= {**rank_metrics(case, labels, scores), **circuit_metrics(case, labels, scores)}
     except Exception as error:  # one failed run never stops a suite
         return {**row, "status": "failed", "reason": f"{type(error).__name__}: {error}"}
     return {
         **row,
         "status": "ok",
         **found,
+        **_by_item(case, labels, scores),
         "forwards": int(scores.forwards),
         "backwards": int(scores.backwards),
         "seconds": seconds,
+        "cpu_seconds": spent,
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
-METRICS = (
+RANKED = (
     "auc",
-    "auc_low",
-    "auc_high",
     "auc_stair",
     "ap",
     "precision",
-    "recall",
     "shd",
     "faithfulness",
     "kl",
     "accuracy",
     "cpr",
     "cmd",
-    "forwards",
-    "backwards",
-    "seconds",
-    "memory_mb",
 )
+SPENT = ("forwards", "backwards", "seconds", "cpu_seconds", "memory_mb")
+METRICS = (*RANKED, "auc_low", "auc_high", "recall", *SPENT)
+ROW: Shape = {
+    **dict.fromkeys(("case", "model", "ablation", "granularity", "method", "reason"), TEXT),
+    "status": one_of("ok", "declined", "failed"),
+    **dict.fromkeys(("source", "kind", "twin", "truth"), or_null(TEXT)),
+    **dict.fromkeys(("items", "right", "wrong"), or_null(COUNT)),
+    **dict.fromkeys(METRICS, or_null(NUMBER)),
+    "top": or_null(NUMBER),
+    **dict.fromkeys(("item_scores", "item_labels"), or_null(TEXT)),
+}
 
 
 def _declined(job: Job, reason: str) -> dict[str, Any]:
@@ -249,6 +295,7 @@ def _declined(job: Job, reason: str) -> dict[str, Any]:
         "model": model,
         "source": None,
         "kind": None,
+        "twin": None,
         "truth": None,
         "ablation": ablation,
         "granularity": granularity,
@@ -260,12 +307,38 @@ def _declined(job: Job, reason: str) -> dict[str, Any]:
         "status": "declined",
         "reason": reason,
         **dict.fromkeys(METRICS),
+        "top": None,
+        "item_scores": None,
+        "item_labels": None,
         **_spent(job.budget),
         "version": __version__,
+        "code": code_hash(),
         "torch": torch.__version__,
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _by_item(case: Case, labels: Labels, scores: Scores) -> dict[str, Any]:
+    """The first draw item by item, so that a table can be recomputed from its rows: scores to six
+    digits, and "+" right, "-" wrong, "." not scored, in the order of `case.items`."""
+    first = scores.values.reshape(-1, len(case.items))[0].tolist()
+    marks = {**dict.fromkeys(labels.positive, "+"), **dict.fromkeys(labels.negative, "-")}
+    return {
+        "top": max(first),
+        "item_scores": " ".join(f"{value:.6g}" for value in first),
+        "item_labels": "".join(marks.get(item, ".") for item in case.items),
+    }
+
+
+@lru_cache(maxsize=1)
+def code_hash() -> str:
+    """Which state of the package made a row: a hash of its source files."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _spent(budget: Budget) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from imir_detect.errors import ImirError
-from imir_detect.progress import bar
+from imir_detect.progress import bar, silent
 
 Job = TypeVar("Job")
 
@@ -87,7 +87,7 @@ def _parallel(
 ) -> None:
     import joblib
 
-    joblib.Parallel(n_jobs=workers, batch_size=1, verbose=5 if progress else 0)(
+    joblib.Parallel(n_jobs=workers, batch_size=1, verbose=5 if progress and not silent() else 0)(
         joblib.delayed(work)(group) for group in groups
     )
 

@@ -1,20 +1,24 @@
 """Suites of cases by name: `quick` (CI), `core` (an hour on two cores), `full`.
 
 A case's name is MODEL/ABLATION/GRANULARITY; it can be made from its name alone, on any worker.
+MODEL~fresh, MODEL~reset and MODEL~other are negative controls beside MODEL.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from imir_detect.benchmark.cases import Case, planted_case
-from imir_detect.benchmark.trained import SHIPPED_ASKED, TRAINED, trained_case
+from imir_detect.benchmark.cases import GRANULARITIES, Case, planted_case
+from imir_detect.benchmark.controls import CONTROLS, control_case
+from imir_detect.benchmark.trained import SHIPPED_ASKED, TRAINED, trained_case, trained_model
 from imir_detect.errors import UnknownNameError
-from imir_detect.models.planted import PlantedSpec
+from imir_detect.models.planted import PlantedSpec, build
 from imir_detect.models.planted_truth import ABLATIONS
 
 P = PlantedSpec
+# fmt: off
 PLANTED: dict[str, PlantedSpec] = {
     # Each kind by itself, with noise and a distractor.
     "induction": P("induction", noise=0.1, distractors=1, seed=1),
@@ -45,12 +49,24 @@ PLANTED: dict[str, PlantedSpec] = {
         "suppression", norm="LN", noise=0.2, distractors=2, heads=3, seed=19
     ),
     "skip-split": P("skip", feeders="split", norm="LN", noise=0.1, heads=3, seed=20),
-}  # fmt: skip
+}
 
 SUITES = ("quick", "core", "full")
-FULL_ONLY = ("skip-split", "shipped-iwl", "shipped-mixed")  # slow, or like others
+FULL_ONLY = (
+    "induction-clean", "induction-triggers", "pointer-redundant", "suppression-layernorm",
+    "skip-split", "shipped-iwl", "shipped-mixed",
+)  # slow, or like others
 QUICK = ("induction", "in-weights-head", "induction-redundant")
-HEADS_TOO = ("induction", "suppression-layernorm", "previous", "sink")
+HEADS_TOO = ("induction", "previous")
+UNITS_TOO = (
+    "induction", "induction-redundant", "induction-layernorm", "skip", "previous", "duplicate",
+    "in-weights",
+)  # kinds whose parts the frame can name
+# Models that have controls, and for each the model with another circuit.
+CONTROLLED = {"induction": "duplicate", "icl-plain": "iwl-plain", "iwl-plain": "icl-plain"}
+SHIFT = re.compile(r"\d{1,6}", re.ASCII)
+CONTROL_ABLATIONS = ("zero", "resample")
+# fmt: on
 
 
 def case_names(suite: str) -> tuple[str, ...]:
@@ -63,9 +79,18 @@ def case_names(suite: str) -> tuple[str, ...]:
     if suite == "core":
         models = tuple(model for model in models if model not in FULL_ONLY)
     names = [f"{model}/{ablation}/edge" for model in models for ablation in ABLATIONS]
+    if suite == "quick":
+        return (*names, "induction/zero/unit", "induction~reset/zero/edge")
+    names += [f"{model}/zero/unit" for model in UNITS_TOO]
+    names += [
+        f"{model}~{kind}/{ablation}/edge"
+        for model in CONTROLLED
+        for kind in CONTROLS
+        for ablation in CONTROL_ABLATIONS
+    ]
     if suite == "core":
         names += [f"{model}/{ablation}/head" for model in HEADS_TOO for ablation in ABLATIONS]
-    if suite == "full":
+    else:
         names += [f"{model}/{ablation}/head" for model in models for ablation in ABLATIONS]
         names += [
             f"{model}+seed{s}/{a}/edge" for model in PLANTED for s in (1, 2) for a in ABLATIONS
@@ -73,29 +98,43 @@ def case_names(suite: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def make_case(name: str, folder: Path) -> Case:
-    """The case of that name. Trained models are kept in `folder`.
+def case_parts(name: str) -> tuple[str, int, str, str, str]:
+    """Model, seed shift, control, ablation and granularity of a case's name.
 
-    `MODEL+seedN` is a planted model with N x 1000 added to its seed.
+    Raises UnknownNameError for a name of no case.
     """
-    parts = name.split("/")
-    model, _, shift = parts[0].partition("+seed")
+    whole, _, rest = name.partition("/")
+    ablation, _, granularity = rest.partition("/")
+    planned, _, control = whole.partition("~")
+    model, _, shift = planned.partition("+seed")
     known = model in PLANTED or model in TRAINED or model in SHIPPED_ASKED
-    if (
-        len(parts) != 3
-        or not known
-        or parts[1] not in ABLATIONS
-        or parts[2] not in ("edge", "head")
-    ):
+    known &= "~" not in whole or (control in CONTROLS and model in CONTROLLED)
+    known &= "+seed" not in whole or (model in PLANTED and SHIFT.fullmatch(shift) is not None)
+    known &= ablation in ABLATIONS and granularity in GRANULARITIES
+    if not known or (granularity == "unit" and model not in PLANTED):
         raise UnknownNameError(
             "no such case",
             got=repr(name),
             wanted="MODEL/ABLATION/GRANULARITY",
             todo="see the names that `imir-detect bench cases core` lists",
         )
-    _, ablation, granularity = parts
+    return model, int(shift or 0), control, ablation, granularity
+
+
+def make_case(name: str, folder: Path) -> Case:
+    """The case of that name. Trained models are kept in `folder`.
+
+    `MODEL+seedN` is a planted model with N x 1000 added to its seed.
+    """
+    model, shift, control, ablation, granularity = case_parts(name)
+    whole = name.partition("/")[0].partition("~")[0]
+    if control:
+        twin = make_case(f"{whole}/{ablation}/{granularity}", folder)
+        other = CONTROLLED[model]
+        made = build(PLANTED[other]) if other in PLANTED else trained_model(other, folder)
+        return control_case(twin, control, made)  # type: ignore[arg-type]
     if model in PLANTED:
         spec = PLANTED[model]
-        spec = replace(spec, seed=spec.seed + 1000 * int(shift or 0))
-        return planted_case(parts[0], spec, ablation, granularity)  # type: ignore[arg-type]
+        spec = replace(spec, seed=spec.seed + 1000 * shift)
+        return planted_case(whole, spec, ablation, granularity)  # type: ignore[arg-type]
     return trained_case(model, ablation, granularity, folder=folder)  # type: ignore[arg-type]

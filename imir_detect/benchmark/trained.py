@@ -6,16 +6,18 @@ recipe and behaviour. The shipped models, with two heads a layer, have bracketed
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from imir_detect.benchmark.cases import Case, Granularity, Question, searched_case
 from imir_detect.benchmark.graph import PatchedModel
-from imir_detect.benchmark.truth import bracketed_circuits, minimal_circuits
+from imir_detect.benchmark.truth import Bracket, bracketed_circuits, minimal_circuits
+from imir_detect.coordinates.pathsum import Edge
+from imir_detect.errors import UnreadableFileError
 from imir_detect.files import write_atomically
 from imir_detect.models.planted_truth import Ablation, Truth
+from imir_detect.strict import ANY, COUNT, Is, check_shape, json_text, read_json
 from imir_detect.tasks import make_task
 from imir_detect.training.loop import Recipe
 from imir_detect.training.recipes import TaskRecipe
@@ -52,7 +54,11 @@ TRAINED: dict[str, TaskRecipe] = {
     "iwl-directed": _recall("iwl", 49, norm=None, directed=True),
     "iwl-wide": _recall("iwl", 50, norm=None, width=96, n_blocks=4),
 }
-TRUTH_FORMAT = 1
+ALONE = Is(
+    lambda v: v is None or (isinstance(v, list) and all(map(COUNT.holds, v))),
+    "a list of whole numbers or null",
+)
+TRUTH_FORMAT = 2
 SHIPPED_ASKED = {"shipped-icl": "icl", "shipped-iwl": "iwl", "shipped-mixed": "icl"}
 
 
@@ -97,15 +103,42 @@ def _kept(file: Path, search: Callable[[PatchedModel], Truth], patched: PatchedM
     number = {edge: i for i, edge in enumerate(patched.edges)}
     key = [TRUTH_FORMAT, patched.weights.hash()]
     if file.exists():
-        stored = json.loads(file.read_text(encoding="utf-8"))
+        stored = _stored(file)
         if stored["key"] == key:
-            return Truth(
-                tuple(frozenset(patched.edges[i] for i in circuit) for circuit in stored["edges"])
-            )
+            found = tuple(frozenset(_named(file, patched, c)) for c in stored["edges"])
+            if stored["alone"] is None:
+                return Truth(found)
+            return Bracket(found, alone=frozenset(_named(file, patched, stored["alone"])))
     truth = search(patched)
     circuits = [sorted(number[edge] for edge in circuit) for circuit in truth.circuits]
-    write_atomically(file, json.dumps({"key": key, "edges": circuits}).encode())
+    alone = sorted(number[e] for e in truth.alone) if isinstance(truth, Bracket) else None
+    stored = {"key": key, "edges": circuits, "alone": alone}
+    write_atomically(file, json_text(stored, indent=None).encode())
     return truth
+
+
+def _stored(file: Path) -> dict[str, Any]:
+    try:
+        stored = read_json(file)
+        check_shape(stored, {"key": [ANY], "edges": [[COUNT]], "alone": ALONE})
+        return stored
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, f"{type(error).__name__}: {error}") from error
+
+
+def _named(file: Path, patched: PatchedModel, numbers: list[int]) -> list[Edge]:
+    if max(numbers, default=0) >= len(patched.edges):
+        raise _unreadable(file, f"edge {max(numbers)} of {len(patched.edges)}")
+    return [patched.edges[i] for i in numbers]
+
+
+def _unreadable(file: Path, got: str) -> UnreadableFileError:
+    return UnreadableFileError(
+        f"{file} is no truth that was searched here",
+        got=got,
+        wanted="circuits as lists of edges",
+        todo="remove the file; it is searched again",
+    )
 
 
 def _asked(axis: str, knobs: dict[str, Any]) -> Any:

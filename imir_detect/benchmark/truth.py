@@ -1,15 +1,26 @@
-"""Minimal faithful circuits of small graphs, by trying every subset of the edges.
+"""Minimal faithful circuits: by trying every subset of the edges, or between certified bounds.
 
 A circuit is faithful when the model, with every other edge ablated, still gives the right answer
 on at least `KEEPS` of the inputs that the whole model gets right, and minimal when no faithful
 circuit lies inside it. There may be several, large and small: a model that knows a pair along two
 paths can lose either. Subsets are walked layer by layer, so that what a layer writes is computed
 once for each choice of the edges before it.
+
+Graphs too large for that are bracketed. Every bound is a run of the model, and the labels say no
+more than the runs show:
+
+- *sufficient*: circuits found by removing edges in random orders, each faithful and no longer so
+  without any one of its edges. What stands in none of them is wrong: the model can do without all
+  of it at once.
+- *necessary*: edges that the whole model, every other edge kept, cannot lose. Those that stand in
+  every sufficient circuit, too, are right.
+- What lies between the bounds is not scored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import product
 
 import torch
@@ -22,6 +33,18 @@ from imir_detect.models.planted_truth import Truth
 
 KEEPS = 0.95
 LARGEST = 14  # edges: 16,384 subsets
+
+
+@dataclass(frozen=True)
+class Bracket(Truth):
+    """Truth between bounds. `circuits`: sufficient ones; `alone`: edges that the whole model cannot
+    lose; `necessary`: those of them that stand in every circuit found."""
+
+    alone: frozenset[Edge] = frozenset()
+
+    @property
+    def necessary(self) -> frozenset[Edge]:
+        return super().necessary & self.alone
 
 
 def shares_kept(model: PatchedModel, logits: Tensor) -> Tensor:
@@ -53,13 +76,10 @@ def minimal_circuits(model: PatchedModel) -> Truth:
     return Truth(tuple(_named(model, chosen) for chosen in minimal))
 
 
-def bracketed_circuits(model: PatchedModel, *, tries: int = 12, seed: int = 0) -> Truth:
-    """Some irreducible faithful circuits of a graph too large to try every subset.
+def bracketed_circuits(model: PatchedModel, *, tries: int = 12, seed: int = 0) -> Bracket:
+    """The bounds that the module's text describes, for a graph too large to try every subset.
 
-    Each is found by removing edges in a random order, again and again until no single edge can go
-    (so each is certified: faithful, and not without any one of its edges). Their intersection holds
-    what is necessary as far as the tries show; every edge that the whole model cannot lose by
-    itself stands in it where removal is monotone.
+    Edges are removed in `tries` random orders, in each again and again until no single edge can go.
     """
     generator = torch.Generator().manual_seed(seed)
     found: set[frozenset[Edge]] = set()
@@ -67,7 +87,14 @@ def bracketed_circuits(model: PatchedModel, *, tries: int = 12, seed: int = 0) -
         for _ in range(tries):
             order = torch.randperm(len(model.edges), generator=generator).tolist()
             found.add(_named(model, _irreducible(model, order)))
-    return Truth(tuple(sorted(found, key=lambda c: (len(c), sorted(map(str, c))))))
+        alone = _named(model, (i for i in range(model.size) if not faithful(model, _but(model, i))))
+    return Bracket(tuple(sorted(found, key=lambda c: (len(c), sorted(map(str, c))))), alone=alone)
+
+
+def _but(model: PatchedModel, index: int) -> Tensor:
+    keep = torch.ones(model.size)
+    keep[index] = 0.0
+    return keep
 
 
 def _irreducible(model: PatchedModel, order: list[int]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from imir_detect.circuits.association import find_in_weights
 from imir_detect.circuits.attending import ATTENDS, fixed_place_circuits, matching_circuits
 from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.circuits.induction import ask_for_answers
-from imir_detect.circuits.matched import Matched, observe
+from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.circuits.relation import Relation, directly_paired
@@ -55,6 +55,7 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     fill = asked if known and asked is not None and len(asked) >= probe.context else None
     icl = by_match = 0.0
     taken: set[HeadIndex] = set()
+    closed: list[Circuit] = []
     looked: dict[int, Matched] = {}
     for number, lookup in enumerate(_lookups(probe, patterns), start=1):
         if lookup.closed and any(c.hops == lookup.hops for c in found):
@@ -63,6 +64,8 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
         # place of its own.
         n = probe.samples * max(2, lookup.links)
         first = observe(probe, lookup, asked, stream=20 + number, n=n, fill=fill)
+        if len(first.contexts) < FEWEST:
+            continue  # no room in the contexts that were drawn
         answering = ask_for_answers(probe, first, asked, fill, stream=number)
         circuit = answering.circuit
         if lookup.offset > 0 and lookup.plain:
@@ -71,7 +74,13 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
             icl, by_match = answering.wins, answering.by_match
         if circuit is None or (lookup != INDUCTION and circuit.strength < ATTENDS):
             continue
-        found.append(circuit)
+        if asked is not None:
+            note = f"asked of {len(asked)} of {len(probe.vocabulary)} tokens"
+            circuit = replace(circuit, note="; ".join(filter(None, (circuit.note, note))))
+        if lookup.closed:
+            closed.append(circuit)
+        else:
+            found.append(circuit)
         if circuit.kind in IN_CONTEXT and answering.by_match > by_match:
             icl, by_match = answering.wins, answering.by_match
         # A head whose circuit hardly answers may still be one that matches and copies nothing.
@@ -79,9 +88,15 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
             taken |= set(circuit.ends)
         if circuit.works:
             taken |= {head for head, role in circuit.parts if role in ENDS}
+    # On a closed chain of m links, k steps on are m - k steps back, so that one circuit answers at
+    # several lengths: it is named once.
+    found += [max(closed, key=lambda c: c.strength)] if closed else []
     for number, first in looked.items():
         second = observe(probe, first.lookup, asked, stream=30 + number, n=probe.samples, fill=fill)
         found += matching_circuits(probe, first, second, taken)
+    # Where a chain's links stand side by side, its hops are a skip as well.
+    hopping = [set(c.heads) for c in found if c.kind == "k_hop" and c.works]
+    found = [c for c in found if c.kind != "skip" or not any(set(c.heads) <= h for h in hopping)]
     circuits = tuple(sorted(found, key=lambda c: -c.strength))
     return Findings(circuits, {"icl": icl, "iwl": iwl}, by_match)
 

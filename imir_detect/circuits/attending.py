@@ -18,7 +18,7 @@ from imir_detect.circuits.attribution import ScoreSplit, composition, logit_marg
 from imir_detect.circuits.core import WORKS, Circuit, Coverage, Kind
 from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of
 from imir_detect.circuits.patterns import Patterns
-from imir_detect.circuits.probe import Probe, at_query, cover
+from imir_detect.circuits.probe import Probe, at_query, cover, resolution
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge
 from imir_detect.frame.lookups import INDUCTION, Lookup
 from imir_detect.weights.model import ModelWeights
@@ -132,7 +132,9 @@ def _pushed_down(probe: Probe, seen: Matched, head: HeadIndex) -> float:
     written = at_query(seen.trace.written[layer][:, index], seen.contexts)
     logits = written @ probe.weights.W_U
     own = logits.gather(1, seen.contexts.wanted[:, None])[:, 0]
-    return float(((own <= logits.amin(1)) & (own < 0)).double().mean())
+    # What is not written at all stands as low as most tokens do.
+    below = logits.median(1).values - own > resolution(probe.weights, written)
+    return float(((own <= logits.amin(1)) & below).double().mean())
 
 
 def fixed_place_circuits(probe: Probe, patterns: Patterns[Any]) -> list[Circuit]:
@@ -141,15 +143,19 @@ def fixed_place_circuits(probe: Probe, patterns: Patterns[Any]) -> list[Circuit]
         return []
     found = []
     for head in probe.weights.heads:
-        places: list[tuple[Kind, float, float, int]] = [
-            ("previous_token", *patterns.back(head, 1), 1),
-            *(("offset", *patterns.back(head, j), j) for j in OFFSETS if j < probe.context - 1),
-            ("position_sink", patterns.to_first(head), float("inf"), 0),
+        far = range(max(OFFSETS) + 1, probe.context - FEWEST)
+        places: list[tuple[Kind, float, int]] = [
+            ("previous_token", ATTENDS, 1),
+            *(("offset", ATTENDS, j) for j in OFFSETS if j < probe.context - 1),
+            # The further back, the more places are tried and the fewer queries see them.
+            *(("offset", SINKS, j) for j in far),
         ]
-        for kind, attention, z, offset in places:
-            bar = SINKS if kind == "position_sink" else ATTENDS
+        for kind, bar, offset in places:
+            attention, z = patterns.back(head, offset)
             if attention > bar and z > SIGNIFICANT:
                 found.append(_at_fixed_place(patterns, head, kind, attention, offset))
+        if (attention := patterns.to_first(head)) > SINKS:
+            found.append(_at_fixed_place(patterns, head, "position_sink", attention, 0))
     return found
 
 

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from imir_detect._typing import Bool, Float
-from imir_detect.errors import InvalidArgumentError, UnsupportedModelError
-from imir_detect.linalg import DTYPE, ROUNDOFF
+from imir_detect._typing import Float
+from imir_detect.arguments import check_seed, shown, whole
+from imir_detect.circuits.causal_null import head_p_values, row_p_values
+from imir_detect.errors import (
+    ImirError,
+    InvalidArgumentError,
+    UnsupportedModelError,
+    collecting,
+    raise_all,
+)
+from imir_detect.linalg import DTYPE
+from imir_detect.strict import SHARE
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.read import read_weights
 
 MIN_CONFIDENCE = 0.5  # chance-corrected attention that an edge needs: what it does, not its p-value
-HEAD_LEVEL = 0.01  # a head's rows together must be noise with less than this probability,
-ROW_LEVEL = 0.2  # and then a row of its by itself with less than this
-DRAWS = 2000  # null draws for every row length
+HEAD_LEVEL = 0.01  # a head's rows together must be so rare among untrained heads,
+ROW_LEVEL = 0.5  # and then a row of its must stand out more than the median row of noise
 MAX_POSITIONS = 64
 MAX_TOKENS = 256  # tokens over which embeddings are averaged
 
@@ -56,6 +64,8 @@ class CausalGraph:
     - `spread`: typical standard deviation of a row's scores (weights, nats) or of an entry's
       estimate (gradient), one a head.
     - `source`: "weights" or "gradient".
+    - `undecided`: nodes of which it could not be told whether they have a parent, or which; they
+      are not among `roots`.
 
     >>> edge = CausalEdge(0, 2, confidence=0.9, effect=4.0, p_value=0.001)
     >>> graph = CausalGraph(3, (edge,), (edge,), (0.1,), "weights")
@@ -68,6 +78,7 @@ class CausalGraph:
     candidates: tuple[CausalEdge, ...]
     spread: tuple[float, ...]
     source: Literal["weights", "gradient"]
+    undecided: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -80,14 +91,25 @@ class CausalGraph:
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """Nodes for which no parent was found."""
-        return tuple(node for node, parents in enumerate(self.parents) if not parents)
+        """Nodes for which no parent was found, and which are not undecided."""
+        bare = (node for node, parents in enumerate(self.parents) if not parents)
+        return tuple(node for node in bare if node not in self.undecided)
 
     @property
     def n_parents(self) -> int:
         """The most common number of parents among nodes that have any; 0 where none has."""
         counts = Counter(len(parents) for parents in self.parents if parents)
         return max(counts, key=lambda n: (counts[n], n)) if counts else 0
+
+    def first(self, nodes: int) -> CausalGraph:
+        """The graph of the first `nodes` nodes."""
+        return replace(
+            self,
+            n_nodes=nodes,
+            edges=tuple(e for e in self.edges if e.child < nodes),
+            candidates=tuple(c for c in self.candidates if c.child < nodes),
+            undecided=tuple(node for node in self.undecided if node < nodes),
+        )
 
     def matrix(self) -> Float[Tensor, "pos pos"]:
         """Confidence of every edge, row = child, column = parent; 0 where there is none."""
@@ -116,6 +138,7 @@ class CausalGraph:
             f"causal graph of {self.n_nodes} positions, read from {self.source}: "
             f"{len(self.edges)} edges, {len(self.roots)} roots, "
             f"{self.n_parents} parent{'' if self.n_parents == 1 else 's'} a node"
+            + (f"; undecided: {', '.join(map(str, self.undecided))}" if self.undecided else "")
             + (f"\n{shown}" if shown else "")
         )
 
@@ -132,38 +155,43 @@ def recover_causal_graph(
     - `effect` = S[i, j] - log mean exp of the row's other entries up to i, in nats;
     - `confidence` = (a - 1/(i+1)) / (1 - 1/(i+1)), a its attention: 0 for uniform attention, 1
       for all of it (below 0 is reported as 0);
-    - `p_value`: share of null rows whose largest earlier entry stands out as far: its distance from
-      the mean of the row's other entries, in units of the row's spread without it (over all keys,
-      later ones too). A null row holds independent normal scores, as an untrained model's does,
-      whatever their scale. This is done twice, on S and on S less its column means (what every
-      row gives to that key), because a preference for keys widens the rows and a parent of all
-      nodes is nothing else; the p-value is the harmonic mean of the two (Wilson, PNAS 2019).
+    - `p_value`: of how far it stands out from the row, among rows of independent normal scores,
+      whatever their scale (`row_p_values`).
 
-    A head has edges if its rows taken together are no noise (Fisher's combination of their
-    p-values below 0.01), so an untrained model has no graph; then its edges are the rows with
-    confidence >= `min_confidence` and a p-value below 0.2. The three numbers are our choice.
-    Several heads give several parents.
+    A head has edges if its rows taken together are no noise: Fisher's combination of their
+    p-values is among the highest 1 % of untrained heads of its width (`head_p_values`), so an
+    untrained model has no graph. Then its edges are the rows with confidence >= `min_confidence`
+    and a p-value below one half: a trained head is judged by what it attends to. The three numbers
+    are our choice. Several heads give several parents.
 
     `nodes`: positions to read, from 0; default min(n_ctx, 64). Errors: UnsupportedModelError for
     a model without position embeddings, InvalidArgumentError where `nodes` does not fit.
     """
-    weights = read_weights(model)
-    length = _check_nodes(weights, nodes)
+    problems: list[ImirError] = []
+    length = 0
+    with collecting(problems):
+        weights = read_weights(model)
+        length = _check_nodes(weights, nodes)
+    with collecting(problems):
+        seed = check_seed(seed)
+    with collecting(problems):
+        _check_confidence(min_confidence)
+    raise_all(problems)
     scores = position_scores(weights, length, seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
-    normal = torch.randn(DRAWS, length, dtype=DTYPE, generator=generator)
-    readings = torch.stack([scores, scores - scores.mean(1, keepdim=True)], 1)
-    candidates: list[CausalEdge] = []
-    for child in range(1, length):
-        null = _NullRows(normal, child)
-        for head, both in enumerate(readings):
-            candidates.append(null.weigh(both[:, child], head))
-    candidates.sort(key=lambda c: (c.head or 0, c.child))
+    row_p = row_p_values(scores, generator=generator)
+    found = head_p_values(row_p, weights.d_model, weights.W_Q.shape[-1], generator=generator)
+    candidates = [
+        _candidate(scores[head, child, : child + 1], head, float(row_p[head, child - 1]))
+        for head in range(len(scores))
+        for child in range(1, length)
+    ]
     passed = [
         c
-        for head in range(len(scores))
-        for c in discoveries([c for c in candidates if c.head == head])
-        if c.confidence >= min_confidence
+        for c in candidates
+        if found[c.head or 0] < HEAD_LEVEL
+        and c.p_value < ROW_LEVEL
+        and c.confidence >= min_confidence
     ]
     return CausalGraph(
         n_nodes=length,
@@ -197,59 +225,19 @@ def position_scores(
     return query @ key.transpose(1, 2) / weights.scale[0]
 
 
-def discoveries(candidates: Sequence[CausalEdge]) -> list[CausalEdge]:
-    """Of one head's rows, those that stand out, where the head as a whole does.
-
-    Fisher's combination: -2 sum ln p follows chi-square with 2 m degrees of freedom under the
-    null, whose upper tail at x is exp(-x / 2) sum_{k < m} (x / 2)^k / k!.
-    """
-    half = -sum(math.log(c.p_value) for c in candidates)
-    if half <= 0:
-        return []
-    terms = (k * math.log(half) - half - math.lgamma(k + 1) for k in range(len(candidates)))
-    tail = sum(math.exp(term) for term in terms)
-    return [c for c in candidates if c.p_value < ROW_LEVEL] if tail < HEAD_LEVEL else []
-
-
-class _NullRows:
-    """Rows of noise for one child, against which every head's row is weighed."""
-
-    def __init__(self, normal: Float[Tensor, "draw pos"], child: int) -> None:
-        self.child = child
-        self.null = self._distance(normal, normal[:, :child].argmax(-1))
-
-    def weigh(self, readings: Float[Tensor, "2 pos"], head: int) -> CausalEdge:
-        """The best earlier entry of the child's row, in both readings of the row."""
-        causal = readings[0, : self.child + 1]
-        parent = causal[:-1].argmax()
-        distance = self._distance(readings, parent.expand(2))
-        above = (self.null >= distance[:, None] - ROUNDOFF).sum(-1)
-        p_values = (1.0 + above) / (1 + len(self.null))
-        chance = 1 / (self.child + 1)
-        attention = float(causal.softmax(-1)[parent])
-        return CausalEdge(
-            parent=int(parent),
-            child=self.child,
-            confidence=max(0.0, (attention - chance) / (1 - chance)),
-            effect=_effect(causal, int(parent)),
-            p_value=float(1 / (1 / p_values).mean()),
-            head=head,
-        )
-
-    def _distance(self, rows: Tensor, index: Tensor) -> Float[Tensor, " row"]:
-        """Of an entry of each row from the mean of its causal others, in units of spread."""
-        kept = torch.ones_like(rows, dtype=torch.bool).scatter(1, index[:, None], False)
-        earlier = kept[:, : self.child + 1]
-        mean = (rows[:, : self.child + 1] * earlier).sum(-1) / self.child
-        spread = _spread_of(rows, kept).clamp(min=ROUNDOFF)
-        return (rows.gather(1, index[:, None])[:, 0] - mean) / spread
-
-
-def _spread_of(rows: Float[Tensor, "row pos"], kept: Bool[Tensor, "row pos"]) -> Tensor:
-    """Standard deviation of each row's entries that are kept (all but one)."""
-    count = rows.shape[1] - 1
-    mean = (rows * kept).sum(-1, keepdim=True) / count
-    return (((rows - mean).square() * kept).sum(-1) / max(count - 1, 1)).sqrt()
+def _candidate(row: Float[Tensor, " entry"], head: int, p_value: float) -> CausalEdge:
+    """The largest entry of a causal row before its last."""
+    child, parent = len(row) - 1, int(row[:-1].argmax())
+    chance = 1 / len(row)
+    attention = float(row.softmax(-1)[parent])
+    return CausalEdge(
+        parent=parent,
+        child=child,
+        confidence=max(0.0, (attention - chance) / (1 - chance)),
+        effect=_effect(row, parent),
+        p_value=p_value,
+        head=head,
+    )
 
 
 def _effect(row: Float[Tensor, " entry"], index: int) -> float:
@@ -267,11 +255,22 @@ def _check_nodes(weights: ModelWeights, nodes: int | None) -> int:
         )
     if nodes is None:
         return min(weights.n_ctx, MAX_POSITIONS)
-    if not 2 <= nodes <= weights.n_ctx:
+    number = whole(nodes)
+    if number is None or not 2 <= number <= weights.n_ctx:
         raise InvalidArgumentError(
             "nodes does not fit the model's positions",
-            got=str(nodes),
+            got=shown(nodes),
             wanted=f"from 2 to {weights.n_ctx}",
             todo="mend nodes",
         )
-    return nodes
+    return number
+
+
+def _check_confidence(value: Any) -> None:
+    if not SHARE.holds(value):
+        raise InvalidArgumentError(
+            "no confidence is like this",
+            got=f"min_confidence={shown(value)}",
+            wanted=SHARE.wanted,
+            todo=f"leave it out for {MIN_CONFIDENCE}",
+        )

@@ -195,6 +195,7 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
     # Feeders have the role that their own attention gives them, if any.
     parts = tuple((head, "induction") for head in copiers)
     match = max(sum(max(0.0, v) for v in terms.values()) for terms in shares.values())
+    named, rest = _searched(shares)
     return Circuit(
         kind="induction",
         heads=tuple(heads),
@@ -204,10 +205,23 @@ def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:
         coverage=Coverage(float(held.double().mean()), "positions"),
         note=(
             f"{BY_RUNNING}; heads are those whose predicted attention exceeds {LOOKS}, feeders "
-            "bring a tenth of the key's match"
+            f"bring a tenth of the key's match, {named:.0%} of it together; the largest that is "
+            f"not named brings {rest:.1f} nats to any of them"
         ),
         parts=parts,
     )
+
+
+def _searched(shares: dict[HeadIndex, dict[Node, float]]) -> tuple[float, float]:
+    """Share of the key's match, over all heads fed, that the feeders named bring; and the most that
+    one not named brings to any of them, in nats."""
+    named = total = rest = 0.0
+    for terms in shares.values():
+        kept = leading(terms)
+        total += sum(max(0.0, v) for v in terms.values())
+        named += sum(max(0.0, terms[node]) for node in kept)
+        rest = max([rest, *(v for node, v in terms.items() if node not in kept)])
+    return (named / total if total > 0 else 0.0), rest
 
 
 def _key_terms(deep: Deep, targets: tuple[HeadIndex, ...]) -> dict[HeadIndex, dict[Node, float]]:

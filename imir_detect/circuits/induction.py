@@ -9,7 +9,6 @@ before the copy, whose place a previous-token head has marked with it).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,21 +16,16 @@ from torch import Tensor
 
 from imir_detect._typing import Bool, HeadIndex, Int
 from imir_detect.circuits.attribution import (
-    ENOUGH,
-    SHARES,
     ScoreSplit,
-    composition,
-    leading,
-    logit_margins,
-    value_margins,
 )
 from imir_detect.circuits.core import Circuit, Kind
-from imir_detect.circuits.matched import FEWEST, Matched, competitors, coverage_of, observe
+from imir_detect.circuits.matched import FEWEST, Matched, coverage_of, observe
 from imir_detect.circuits.probe import Probe, answers, best_rows, cover, lattice
-from imir_detect.coordinates.pathsum import EMBED, OUTPUT, PORTS, Edge, Node, sum_edges, sum_paths
+from imir_detect.circuits.smallest import LOOKS, smallest_that_answers
+from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
-LOOKS = 0.3  # attention to the copy from which a head is said to look at it
+FEWEST_COPIES = 3  # places of copies from which a circuit other than induction is one
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ def ask_for_answers(
     lookup = first.lookup
     cells = cover(first.score, first.contexts, probe.context)
     cells &= lookup.cells(probe.context)
-    if not cells.any():
+    if not cells.any() or (lookup != INDUCTION and _few_copies(lookup, cells)):
         return Answering(None, 0.0, 0.0)
     seen = observe(
         probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
@@ -81,6 +75,12 @@ def ask_for_answers(
         return Answering(None, wins, 0.0)
     by_match = min(wins, 2 * max(0.0, float(seen.answer_lift.mean())))
     return Answering(_answering_circuit(probe, seen, cells), wins, by_match)
+
+
+def _few_copies(lookup: Lookup, cells: Bool[Tensor, "pos pos"]) -> bool:
+    """Whether the copies may stand at one or two places only, of many: an accident of position."""
+    possible = int(lookup.cells(len(cells)).any(0).sum())
+    return int(cells.any(0).sum()) < min(FEWEST_COPIES, (possible + 1) // 2)
 
 
 def _share_won(
@@ -118,7 +118,7 @@ def _answering_circuit(
 ) -> Circuit | None:
     """The circuit that puts the wanted token on top, or None."""
     weights, lookup = probe.weights, seen.lookup
-    chosen = _smallest_that_answers(probe, seen)
+    chosen = smallest_that_answers(probe, seen)
     if chosen is None:
         return None
     copies, edges, strength = chosen
@@ -171,47 +171,13 @@ def lookup_of(circuit: Circuit) -> Lookup:
     return Lookup(hops=circuit.hops, prefix=2 if circuit.kind == "induction_long_prefix" else 1)
 
 
-def _smallest_that_answers(
-    probe: Probe, seen: Matched
-) -> tuple[dict[HeadIndex, float], set[Edge], float] | None:
-    """Copiers with their nats, edges, and strength: of the first candidate by which the circuit
-    alone answers nearly as often as the whole model, else of the one that answers most often."""
-    weights, best = probe.weights, None
-    full = float(seen.right.mean())
-    for copies, edges in _candidates(probe, seen):
-        trace = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
-        alone = float(answers(weights, trace, seen.contexts).mean())
-        if best is None or alone > best[2]:
-            best = copies, edges, alone
-        if alone >= ENOUGH * full:
-            break
-    # Answers that come just as often without the match (a model that copies from a fixed place)
-    # are not the circuit's: what the match adds must be half of them.
-    due = 2 * max(0.0, float(seen.answer_lift.mean()))
-    return None if best is None else (best[0], best[1], min(best[2], full, due))
-
-
-def _candidates(probe: Probe, seen: Matched) -> Iterator[tuple[dict[HeadIndex, float], set[Edge]]]:
-    """Copiers and edges, the smallest circuit first: of each of `SHARES`, what the copiers read,
-    then all that the circuit's heads read of its earlier ones (feeders have feeders, too)."""
-    for share in SHARES:
-        copies = _copiers(probe, seen, share)
-        if copies:
-            edges = set().union(*(_edges_into(probe, seen, copier, share) for copier in copies))
-            heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
-            edges |= {Edge(EMBED, head, port) for head in heads for port in PORTS}
-            yield copies, edges
-            within = [(a, b) for a in heads for b in heads if a[0] < b[0]]
-            yield copies, edges | {Edge(a, b, port) for a, b in within for port in PORTS}
-
-
 def _more_than_chance(lift: Tensor) -> bool:
     """Whether the match brings answers: a mean gain above its own standard error, three times."""
     return float(lift.mean()) > 3 * float(lift.std()) / len(lift) ** 0.5
 
 
 def _parts(
-    seen: Matched, heads: list[HeadIndex], copiers: Collection[HeadIndex]
+    seen: Matched, heads: list[HeadIndex], copiers: dict[HeadIndex, float]
 ) -> tuple[tuple[HeadIndex, str], ...]:
     """The role of every head that looks where the circuit needs a look: copiers at the answer,
     others from the answer's place at the earlier copy, or from the query at it."""
@@ -220,7 +186,7 @@ def _parts(
     end, feeder = ("induction", "previous_token") if lookup.offset == 1 else ("skip", "offset")
     if lookup.offset < 0:
         end, feeder = "backward_retrieval", "previous_token"
-    parts = []
+    parts, most = [], sum(copiers.values()) / 2
     for layer, head in heads:
         pattern = seen.trace.attention[layer][:, head]
 
@@ -229,7 +195,9 @@ def _parts(
 
         carried = (match, seen.target) if lookup.offset < 0 else (seen.target, match)
         if (layer, head) in copiers:
-            found = end if looks(query, seen.looked) else None
+            # One that brings most of the answer is known by it, however little it attends.
+            much = copiers[(layer, head)] >= most
+            found = end if much or looks(query, seen.looked) else None
         elif any(looks(query, seen.reached(hop)) for hop in range(lookup.hops - 1)):
             found = end
         elif looks(*carried):
@@ -240,52 +208,6 @@ def _parts(
             found = "duplicate_token" if looks(query, match) else None
         parts += [] if found is None else [((layer, head), found)]
     return tuple(parts)
-
-
-def _copiers(probe: Probe, seen: Matched, share: float) -> dict[HeadIndex, float]:
-    """Heads that attend by the match and bring their share to the answer's margin, in nats. Heads
-    that clearly look at the answer need only the least of `SHARES`: they do the same work."""
-    margins = logit_margins(probe.weights, seen.trace, seen.contexts, competitors(seen))
-    means: dict[Node, float] = {
-        node: float(margin.mean()) for node, margin in margins.items() if node != EMBED
-    }
-    much = leading(means, share)
-    return {
-        node: means[node]
-        for node in leading(means, SHARES[-1])
-        if not isinstance(node, str)
-        and float(seen.attends[node].mean()) > (share / 2 if node in much else LOOKS)
-    }
-
-
-def _edges_into(probe: Probe, seen: Matched, copier: HeadIndex, share: float) -> set[Edge]:
-    """The edge to the output, and K, Q and V edges from earlier heads that bring their share."""
-    last = seen.lookup.hops - 1
-    edges = _matched_by(probe, seen, copier, seen.looked, last, share)
-    values = value_margins(probe.weights, seen.trace, seen.contexts, copier, seen.looked)
-    edges |= {Edge(node, copier, "V") for node in leading(values, share) if node != EMBED}
-    return edges | {Edge(copier, OUTPUT, "out")}
-
-
-def _matched_by(
-    probe: Probe, seen: Matched, head: HeadIndex, target: Tensor, hop: int, share: float
-) -> set[Edge]:
-    """K and Q edges into a head that looks at `target`, where `hop` matches come before its own:
-    a head that its query reads, and that looks where one of these leads, is followed in turn."""
-    edges = composition(
-        ScoreSplit(probe.weights, seen.trace, seen.contexts, head, target), head, share
-    )
-    rows, query = seen.contexts.rows, seen.contexts.query
-    for source in [e.source for e in edges if e.port == "Q"]:
-        if isinstance(source, str):
-            continue
-        layer, index = source
-        for earlier in range(hop - 1, -1, -1):
-            place = seen.reached(earlier)
-            if float(seen.trace.attention[layer][rows, index, query, place].mean()) >= LOOKS:
-                edges |= _matched_by(probe, seen, source, place, earlier, share)
-                break
-    return edges
 
 
 def _mechanism(split: ScoreSplit, seen: Matched) -> dict[Kind, dict[HeadIndex, float]]:

@@ -69,6 +69,22 @@ class Patterns(Generic[Seen]):
             return 0.0
         return float(pattern[query, query - self.period + offset].mean())
 
+    def errors(self, head: HeadIndex) -> tuple[float, float, float]:
+        """Standard errors, over contexts, of `previous` and of `behind_copy` at 0 and 1."""
+        rows = self.repeated.attention[head[0]][:, head[1]]
+        back = torch.arange(2, rows.shape[-1])
+        second = torch.arange(self.period + 1, rows.shape[-1])
+        found = []
+        for query, key in (
+            (back, back - 1),
+            (second, second - self.period),
+            (second, second - self.period + 1),
+        ):
+            means = rows[:, query, key].mean(1)
+            known = len(query) > 0 and len(rows) > 1
+            found.append(float(means.std()) / len(rows) ** 0.5 if known else 0.0)
+        return found[0], found[1], found[2]
+
     def to_first(self, head: HeadIndex) -> float:
         """Attention to position 0, mean over queries, that all but 5 % of the contexts exceed: a
         sink holds whatever token stands there, a chance favourite of a fresh model does not."""
@@ -82,7 +98,7 @@ def _against_permuted(pattern: Tensor, query: Tensor, key: Tensor) -> tuple[floa
         return 0.0, 0.0
     rows = pattern[query]
     visible = torch.arange(pattern.shape[1]) <= query[:, None]
-    mean = 1.0 / (query + 1)
+    mean = 1 / (query + 1).to(pattern.dtype)
     variance = ((rows - mean[:, None]).pow(2) * visible).sum(1) / (query + 1)
     value = float(pattern[query, key].mean())
     spread = float(variance.sum().sqrt()) / len(query)

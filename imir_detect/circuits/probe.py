@@ -17,6 +17,7 @@ from imir_detect.frame.contexts import Contexts
 from imir_detect.weights.model import ModelWeights
 
 SAMPLES = 256  # contexts of one question
+SINGLE = torch.finfo(torch.float32).eps  # how finely models' weights are stored
 HARDLY_SEEN = 5  # contexts of a place, below which its mean is no evidence
 BEST = 0.95  # rows count as the best from this share of the best one
 ON_STRIDE = 0.8  # share of the columns kept that must lie on one stride
@@ -44,17 +45,24 @@ def at_query(values: Float[Tensor, "n pos ..."], contexts: Contexts) -> Tensor:
     return values[contexts.rows, contexts.query]
 
 
+def resolution(weights: ModelWeights, final: Float[Tensor, "... d_model"]) -> Tensor:
+    """Nats (...) up to which logits read from `final` are round-off of single-precision weights:
+    eps |x| |u|, u the longest column of the unembedding."""
+    return SINGLE * final.norm(dim=-1) * weights.W_U.norm(dim=0).max()
+
+
 def wins(weights: ModelWeights, final: Float[Tensor, "n d_model"], wanted: Tensor) -> Tensor:
-    """Whether the wanted token's logit beats every other one; a tie loses. (n,), 0.0 or 1.0."""
+    """Whether the wanted token's logit beats every other one by more than round-off; a tie loses.
+    (n,), 0.0 or 1.0."""
+    floor = resolution(weights, final)
     result = []
     for start in range(0, len(final), 256):
         rows, tokens = final[start : start + 256], wanted[start : start + 256]
         logits = rows @ weights.W_U + weights.b_U
         own = logits.gather(1, tokens[:, None])
         others = logits.scatter(1, tokens[:, None], float("-inf")).max(1, keepdim=True).values
-        margin = (own - others)[:, 0]
-        result.append(margin > 1e-9 * logits.abs().amax(1).clamp(min=1e-9))
-    return torch.cat(result).double()
+        result.append((own - others)[:, 0] > floor[start : start + 256])
+    return torch.cat([final.new_zeros(0), *result]).double()
 
 
 def answers(weights: ModelWeights, trace: Trace, contexts: Contexts) -> Tensor:
@@ -130,9 +138,10 @@ def near_best(score: Tensor, place: Tensor, keep: Tensor, length: int) -> Bool[T
     """Places whose mean score, over the contexts to `keep`, is near that of the best place."""
     mean, count, shrunk = _means(score, place, keep, length)
     # A place is left out only where its mean falls short by more than its own standard error; one
-    # that was hardly seen, where what is believed of it falls short.
+    # that was hardly seen, next to others, where what is believed of it falls short.
     error = (shrunk * (1 - shrunk)).clamp(min=0).sqrt() / count.sqrt()
-    believed = torch.where(count < HARDLY_SEEN, shrunk, mean + error)
+    scarce = count < min(HARDLY_SEEN, float(count.double().mean()) / 4)
+    believed = torch.where(scarce, shrunk, mean + error)
     return (believed >= NEAR_BEST * shrunk.max()) & (mean > 0)
 
 

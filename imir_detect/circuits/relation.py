@@ -12,7 +12,9 @@ places of the context the model answers; there each token's partner is read, and
 entry beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
 spread, median), contexts drawn anew name it again, and two parts name it too, or the pair is
 mutual, or its entry is clear and no other token names that partner. Where MLPs write the
-association the parts miss it; mutual pairs over many tokens then stand in for the first step.
+association the parts miss it; clear mutual pairs over many tokens then stand in for the first step.
+(Mutual alone says nothing where embedding and unembedding are tied: in a symmetric table of random
+entries half of the tokens are.)
 """
 
 from __future__ import annotations
@@ -21,10 +23,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.special import ndtri
 
 from imir_detect._typing import Bool, Float, Int
-from imir_detect.circuits.probe import NEAR_BEST, Probe
+from imir_detect.circuits.probe import NEAR_BEST, Probe, resolution
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE, ROUNDOFF
@@ -101,19 +102,20 @@ def directly_paired(probe: Probe) -> Int[Tensor, " paired"]:
 
 def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     """Which tokens count, each token's partner and by how many nats it beats its row's null."""
-    size = len(first.direct)
+    size = first.logits.shape[-1]
     everywhere = torch.arange(1, first.asked.shape[1])
     seeds, partner = _agreeing_parts(first, everywhere)
     if not seeds.any():
         # No part of its own to agree with: mutual pairs of the whole read-out.
-        partner = first.table(everywhere).argmax(1)
-        seeds = _mutual(partner)
-        if not _more_than_chance(seeds, together=2):
+        table = first.table(everywhere)
+        partner = table.argmax(1)
+        seeds = _mutual(partner) & (table.amax(1) > row_null(table, partner, level=CLEAR))
+        if not _more_than_chance(seeds, together=2, chance=1 - CLEAR):
             return torch.zeros(size, dtype=torch.bool), partner, torch.zeros(size, dtype=DTYPE)
     places = first.places_that_answer(seeds, partner)
     table = first.table(places)
     best = table.argmax(1)
-    excess = table.amax(1) - row_null(table, best)
+    excess = table.amax(1) - row_null(table, best) - first.floor
     # A second piece of evidence for each token: two parts of the model, the partner's own answer,
     # or, for a directed relation, a clear entry whose partner no other token names.
     clear = table.amax(1) > row_null(table, best, level=CLEAR)
@@ -131,10 +133,7 @@ def _agreeing_parts(
     most partners (tokens that all name one partner are a habit, no association); none where tokens
     are no more than chance, over all parts tried."""
     whole = read_out.table(places)
-    parts = [
-        read_out.direct,
-        *(read_out.table(places, part=k) for k in range(len(read_out.by_part))),
-    ]
+    parts = [read_out.table(places, part=k) for k in range(len(read_out.parts))]
     best, most = (torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)), 0
     for part in parts:
         rest = _centred((whole - part).fill_diagonal_(float("nan")))
@@ -154,14 +153,21 @@ def _mutual(partner: Int[Tensor, " tokens"]) -> Bool[Tensor, " tokens"]:
     return partner[partner] == torch.arange(len(partner))
 
 
-def _more_than_chance(agree: Bool[Tensor, " tokens"], *, together: int = 1, tries: int = 1) -> bool:
+def _more_than_chance(
+    agree: Bool[Tensor, " tokens"],
+    *,
+    together: int = 1,
+    tries: int = 1,
+    chance: float | None = None,
+) -> bool:
     """Whether more tokens agree than independent random partners would, at `CHANCE`. `together`:
-    tokens that agree at once (2 for mutual pairs); `tries`: counts of which this is the largest."""
+    tokens that agree at once (2 for mutual pairs); `tries`: counts of which this is the largest;
+    `chance`: of one agreement, default that of naming one given token."""
     size, count = len(agree), int(agree.sum())
     if count < LEAST_SHARE * size:
         return False
-    draws, chance = size // together, torch.tensor(1 / (size - 1), dtype=DTYPE)
-    law = torch.distributions.Binomial(draws, chance)
+    draws, each = size // together, 1 / (size - 1) if chance is None else chance
+    law = torch.distributions.Binomial(draws, torch.tensor(each, dtype=DTYPE))
     values = torch.arange(count // together, draws + 1, dtype=DTYPE)
     tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
     return float(tail) * tries < CHANCE
@@ -174,14 +180,15 @@ class _ReadOut:
     - `asked` (n, pos): index into the tokens of the token at each place.
     - `logits` (n, pos, tokens): read-out over the tokens; NaN for the words up to that place,
       which are no association.
-    - `direct` (tokens, tokens): the direct path's share of it, centred, -inf on the diagonal.
-    - `by_part`: the share of each layer's heads, then of each MLP, like `logits`.
+    - `parts`: the share of the direct path, of each layer's heads, then of each MLP, like `logits`;
+      each at the norm that the output has there, so that nothing of one is left in the rest.
+    - `floor`: nats up to which a logit is round-off of the weights.
     """
 
     asked: Int[Tensor, "n pos"]
     logits: Float[Tensor, "n pos tokens"]
-    direct: Float[Tensor, "tokens tokens"]
-    by_part: tuple[Float[Tensor, "n pos tokens"], ...]
+    parts: tuple[Float[Tensor, "n pos tokens"], ...]
+    floor: float
 
     @staticmethod
     def take(probe: Probe, tokens: Int[Tensor, " tokens"], *, stream: int) -> _ReadOut:
@@ -190,9 +197,9 @@ class _ReadOut:
         length = min(probe.context, size)
         index = torch.arange(size)
         asked = distinct_tokens(n, length, index, generator=probe.generator(stream))
-        count = weights.n_layers + sum(m is not None for m in weights.mlps)
-        parts: list[list[Tensor]] = [[] for _ in range(count + 1)]
-        factor = []
+        count = 2 + weights.n_layers + sum(m is not None for m in weights.mlps)
+        found: list[list[Tensor]] = [[] for _ in range(count)]
+        floor = []
         W_U = weights.W_U[:, tokens]
         for start in range(0, n, 128):
             rows = asked[start : start + 128]
@@ -201,24 +208,23 @@ class _ReadOut:
             where = torch.full((len(rows), size), length)
             where.scatter_(1, rows, torch.arange(length).expand_as(rows))
             shown = where[:, None] <= torch.arange(length)[:, None]
-            heads = [w.sum(1) for w in trace.written]
             mlps = [r for r, m in zip(trace.rest, weights.mlps, strict=True) if m is not None]
+            written = [weights.W_E[tokens[rows]], *(w.sum(1) for w in trace.written), *mlps]
             reads = [trace.final @ W_U + weights.b_U[tokens]]
-            reads += [(x * trace.inverse_rms[-1]) @ W_U for x in (*heads, *mlps)]
-            for part, read in zip(parts, reads, strict=True):
+            reads += [w * trace.inverse_rms[-1] @ W_U for w in written]
+            for part, read in zip(found, reads, strict=True):
                 part.append(read.masked_fill(shown, float("nan")))
-            factor.append(trace.inverse_rms[-1].mean())
-        direct = torch.stack(factor).mean() * weights.W_E[tokens] @ W_U
-        logits, *others = (torch.cat(part) for part in parts)
-        return _ReadOut(asked, logits, _centred(direct), tuple(others))
+            floor.append(float(resolution(weights, trace.final).max()))
+        logits, *parts = (torch.cat(part) for part in found)
+        return _ReadOut(asked, logits, tuple(parts), max(floor))
 
     def table(
         self, places: Int[Tensor, " places"], *, part: int | None = None
     ) -> Float[Tensor, "tokens tokens"]:
-        """Mean read-out of each token at these places, centred; -inf on the diagonal. With
-        `part`, the share of that part."""
+        """Mean read-out of each token at these places, centred; -inf on the diagonal. With `part`,
+        that part's share."""
         size = self.logits.shape[-1]
-        logits = self.logits if part is None else self.by_part[part]
+        logits = self.logits if part is None else self.parts[part]
         rows = logits[:, places].flatten(0, 1)
         asked = self.asked[:, places].flatten()
         total = torch.zeros(size, size, dtype=DTYPE).index_add_(0, asked, rows.nan_to_num(0.0))
@@ -248,11 +254,25 @@ def row_null(
     row: Float[Tensor, "n vocab"], top: Int[Tensor, " n"], *, level: float = 0.5
 ) -> Float[Tensor, " n"]:
     """What the largest of a row's entries stays below with chance `level` when they are normal
-    draws at the mean and spread of the row without its largest entry (-inf: no draw)."""
+    draws, from the mean and spread of the row without its largest entry (-inf: no draw)."""
     rest = row.scatter(1, top[:, None], float("-inf"))
     count = torch.isfinite(rest).sum(1).clamp(min=2)
     rest = rest.masked_fill(~torch.isfinite(rest), 0)
     mean = rest.sum(1) / count
     variance = (rest.pow(2).sum(1) / count - mean.pow(2)).clamp(min=0)
-    quantile = level ** (1 / count.to(DTYPE))
-    return mean + variance.sqrt() * ndtri(quantile)
+    return mean + variance.sqrt() * outlier(count, level)
+
+
+def outlier(count: Int[Tensor, " n"], level: float) -> Float[Tensor, " n"]:
+    """How many spreads above the mean of `count` normal draws the largest of `count` + 1 stays with
+    chance `level` (at the least), mean and spread being those of the others.
+
+    Student's t of count - 1 degrees at level^(1 / (count + 1)), times sqrt((count + 1) / (count -
+    1)), for a spread that divides by count (the leave-one-out form of Grubbs 1950). Near a normal
+    quantile for thousands of draws, a tenth above it for forty.
+    """
+    from scipy.special import stdtrit  # comes with scikit-learn
+
+    m = count.to(DTYPE).clamp(min=2)
+    quantile = torch.as_tensor(stdtrit((m - 1).numpy(), (level ** (1 / (m + 1))).numpy()))
+    return quantile.to(DTYPE) * ((m + 1) / (m - 1)).sqrt()

@@ -108,6 +108,10 @@ class WeightsObjective:
         loss = torch.nn.functional.cross_entropy(logits, targets)
         return float(loss), float((right - others > ROUNDOFF).double().mean())
 
+    def logits(self, alive: Bool[Tensor, " direction"]) -> Float[Tensor, "asked vocab"]:
+        """Logits at the asked positions, sequence by sequence, with the others off."""
+        return self._asked(self._logits(alive))[0]
+
     def without(
         self, alive: Bool[Tensor, " direction"], candidates: Int[Tensor, " candidate"]
     ) -> Float[Tensor, " candidate"]:

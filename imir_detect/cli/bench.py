@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from imir_detect.cli.terminal import Seed, console, escape
+from imir_detect.errors import UnreadableFileError
 
 app = typer.Typer(help="Score circuit-discovery methods on models whose circuits are known.")
 Folder = Annotated[Path, typer.Option(help="Where runs, models and tables are kept.")]
@@ -23,7 +24,7 @@ def run(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 1,
     backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky",
-    samples: Annotated[int, typer.Option(min=1, help="Prompts a method may draw.")] = 64,
+    samples: Annotated[int, typer.Option(min=1, help="Prompts a method may draw.")] = 32,
     seed: Seed = 0,
 ) -> None:
     """Run what has not been run yet; the tables come after. Interrupt and resume at will."""
@@ -61,6 +62,12 @@ def report(
     from imir_detect.benchmark.results import read_rows, write_report
 
     rows = read_rows(folder)
+    if not rows:
+        raise UnreadableFileError(
+            f"no finished runs in {folder}",
+            wanted="a folder that `bench run` filled",
+            todo="run `imir-detect bench run quick --folder FOLDER` first",
+        )
     for path in write_report(rows, out or folder / "report", figures=figures):
         console.print(escape(str(path)))
     if html is not None:

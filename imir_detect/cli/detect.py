@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
+from imir_detect.cli.course import follow
 from imir_detect.cli.terminal import Model, Seed, console, escape, load, plain_table, settings, tell
 from imir_detect.result import Report
 from imir_detect.table import cell_text
@@ -22,15 +23,29 @@ def detect(
     context: Annotated[int | None, typer.Option(help="Positions that compete.")] = None,
     seed: Seed = 0,
     verify: Annotated[bool, typer.Option(help="Ablate the circuits found, too.")] = False,
+    checkpoints: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoints",
+            help="MODEL is a folder of checkpoints, or a name on the hub with revisions: follow "
+            "coordinates and verdict over them. JSON: the table; HTML: the comparison.",
+        ),
+    ] = False,
 ) -> None:
     """Detect the circuits of one model and print the report."""
     from imir_detect.pipeline import detect_circuits
 
+    options: dict[str, Any] = {
+        "context": context,
+        "seed": seed,
+        "verify": "ablate" if verify else None,
+    }
+    if checkpoints:
+        follow(model, json, html, options)
+        return
     with console.status("reading the model"):
         loaded = load(model)
-    report = detect_circuits(
-        loaded, context=context, seed=seed, verify="ablate" if verify else None
-    )
+    report = detect_circuits(loaded, **options)  # shows its own bars where it takes long
     if settings.quiet:
         print(report.label)
     tell(str(report))

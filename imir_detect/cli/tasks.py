@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from imir_detect.cli.terminal import Json, Seed, console, plain_table, save_rows, settings
+from imir_detect.cli.terminal import Json, Seed, console, escape, plain_table, save_rows, settings
 
 app = typer.Typer(help="The tasks that models are trained and measured on.")
 

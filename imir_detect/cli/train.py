@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from imir_detect.cli.terminal import console, escape, settings
+from imir_detect.cli.terminal import Seed, console, escape, settings
 
 
 def train(
@@ -18,16 +18,16 @@ def train(
     rare_frequency: Annotated[float, typer.Option(help="Chance that a block is rare.")] = 0.5,
     variability: Annotated[float, typer.Option(help="Chance that a common answer differs.")] = 0.0,
     present: Annotated[float, typer.Option(help="Chance that the answer is in context.")] = 1.0,
-    layers: Annotated[int, typer.Option()] = 2,
-    heads: Annotated[int, typer.Option()] = 2,
-    width: Annotated[int, typer.Option()] = 64,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = 2,
+    heads: Annotated[int, typer.Option(min=1, help="Heads a layer.")] = 2,
+    width: Annotated[int, typer.Option(min=1, help="Width of the residual stream.")] = 64,
     norm: Annotated[
         str | None, typer.Option(help="LN, RMS, LNPre or RMSPre; none by default.")
     ] = None,
     mlp: Annotated[int, typer.Option(help="Width of MLPs; 0 for attention only.")] = 0,
-    steps: Annotated[int, typer.Option()] = 2500,
-    rate: Annotated[float, typer.Option()] = 3e-3,
-    seed: Annotated[int, typer.Option()] = 0,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 2500,
+    rate: Annotated[float, typer.Option(help="Learning rate, of AdamW.")] = 3e-3,
+    seed: Seed = 0,
 ) -> None:
     """Train a small recall model and save it with a card of its measured behaviour."""
     from imir_detect.tasks import make_task

@@ -69,7 +69,8 @@ class Lookup:
     @property
     def least(self) -> int:
         """The fewest positions of a context that can ask it."""
-        return self.links * (self._before + self._behind + 1) + self.prefix
+        links = self.links + self.closed  # the shortest closed chain has one link more
+        return links * (self._before + self._behind + 1) + self.prefix
 
     def cells(self, length: int) -> Bool[Tensor, "pos pos"]:
         """cells[i, p]: a query at i may repeat a token at p, with all that belongs to it before."""
@@ -128,9 +129,10 @@ def matching_contexts(
         free = allowed[query] & ~lookup.clash(links[:, :, None], torch.arange(length)).any(1)
         room = free.any(1)
         tokens, query, links = tokens[room], query[room], links[room]
+        drawn = links[:, :1]
         if len(query):
             drawn = torch.multinomial(free[room].double(), 1, generator=g)
-            links = torch.cat([drawn, links], dim=1)
+        links = torch.cat([drawn, links], dim=1)
     told = lookup.told(links)
     if asked is not None and len(asked) >= len(told) and len(query):
         some = distinct_tokens(len(query), len(told), asked, generator=g)
@@ -196,6 +198,8 @@ def without_match(
     """
     tokens = contexts.tokens.clone()
     rows, none = contexts.rows, torch.full_like(contexts.match, -1)
+    if len(contexts) == 0:
+        return replace(contexts, match=none)
     if lookup.prefix > 1:
         right, rival = contexts.match - 1, contexts.links[:, 0] - 1
         return replace(contexts, tokens=_swapped(tokens, right, rival), match=none)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from imir_detect._typing import Float, Int
+from imir_detect._typing import Bool, Float, Int
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE, to_analysis
-from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.model import MLPWeights, ModelWeights
 
 
 class DisentangledTransformer(nn.Module):
@@ -64,8 +64,7 @@ class DisentangledTransformer(nn.Module):
             start(count, width, width) for count, width in zip(heads, self.widths, strict=False)
         )
         self.readout = nn.Parameter(start(self.widths[-1], n_symbols))
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
-        self.register_buffer("future", future, persistent=False)
+        self.register_buffer("future", future_of(length), persistent=False)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -93,12 +92,7 @@ class DisentangledTransformer(nn.Module):
     def _attend(self, x: Tensor, matrices: Tensor, *, only_last: bool) -> Tensor:
         """The next stream; with `only_last` for the last position alone."""
         rows = x[:, -1:] if only_last else x
-        future = self.future[-rows.shape[1] :]
-        parts = [rows]
-        for matrix in matrices:
-            scores = (rows @ matrix) @ x.transpose(1, 2)
-            parts.append(scores.masked_fill(future, -torch.inf).softmax(-1) @ x)
-        return torch.cat(parts, -1)
+        return torch.cat([rows, *(attend(rows, x, m, self.future) for m in matrices)], -1)
 
     @torch.no_grad()
     def to_weights(self) -> ModelWeights:
@@ -123,18 +117,59 @@ class DisentangledTransformer(nn.Module):
                 W_V[layer, head, :width, :width] = eye
                 W_O[layer, head, :width, width * (1 + head) : width * (2 + head)] = eye
         unit = torch.eye(d_model, dtype=DTYPE)
-        return ModelWeights(
+        return without_biases(
+            "a disentangled transformer, embedded exactly",
             W_E=unit[: self.n_symbols].clone(),
             W_pos=unit[self.n_symbols : self.widths[0]].clone(),
             W_Q=W_Q,
             W_K=W_K,
             W_V=W_V,
             W_O=W_O,
-            b_Q=torch.zeros(layers, most, d_head, dtype=DTYPE),
-            b_K=torch.zeros(layers, most, d_head, dtype=DTYPE),
-            b_O=torch.zeros(layers, d_model, dtype=DTYPE),
             W_U=to_analysis(self.readout),
-            b_U=torch.zeros(self.n_symbols, dtype=DTYPE),
-            scale=torch.ones(layers, dtype=DTYPE),
-            notes=("a disentangled transformer, embedded exactly",),
         )
+
+
+# -- shared with the additive model ---------------------------------------------------------------
+
+
+def future_of(length: int) -> Bool[Tensor, "pos pos"]:
+    """True where a key stands after the query."""
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+def attend(rows: Tensor, x: Tensor, matrix: Tensor, future: Tensor) -> Tensor:
+    """softmax(rows A x^T, causal) x; the rows are the last ones of x."""
+    scores = (rows @ matrix) @ x.transpose(1, 2)
+    return scores.masked_fill(future[-rows.shape[1] :], -torch.inf).softmax(-1) @ x
+
+
+def without_biases(
+    note: str,
+    *,
+    W_E: Tensor,
+    W_pos: Tensor,
+    W_Q: Tensor,
+    W_K: Tensor,
+    W_V: Tensor,
+    W_O: Tensor,
+    W_U: Tensor,
+    mlps: tuple[MLPWeights, ...] = (),
+) -> ModelWeights:
+    """Plain weights with scale 1 and no biases."""
+    layers, heads, d_model, d_head = W_Q.shape
+    return ModelWeights(
+        W_E=W_E,
+        W_pos=W_pos,
+        W_Q=W_Q,
+        W_K=W_K,
+        W_V=W_V,
+        W_O=W_O,
+        W_U=W_U,
+        b_Q=torch.zeros(layers, heads, d_head, dtype=DTYPE),
+        b_K=torch.zeros(layers, heads, d_head, dtype=DTYPE),
+        b_O=torch.zeros(layers, d_model, dtype=DTYPE),
+        b_U=torch.zeros(W_U.shape[1], dtype=DTYPE),
+        scale=torch.ones(layers, dtype=DTYPE),
+        mlps=mlps,
+        notes=(note,),
+    )

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from imir_detect._typing import Float, Int
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE, to_analysis
+from imir_detect.models.disentangled import attend, future_of, without_biases
 from imir_detect.weights.model import MLPWeights, ModelWeights
 
 
@@ -72,20 +73,16 @@ class AdditiveTransformer(nn.Module):
         self.W_out = nn.ParameterList(nn.Parameter(normal(init_std, d_mlp, d_model)) for _ in heads)
         self.b_out = nn.ParameterList(nn.Parameter(torch.zeros(d_model)) for _ in heads)
         self.readout = nn.Parameter(normal(init_std, d_model, n_symbols))
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
-        self.register_buffer("future", future, persistent=False)
+        self.register_buffer("future", future_of(length), persistent=False)
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch symbols"]:
         """Logits of the last position."""
         x = self.E[tokens] + self.P
         for layer, matrices in enumerate(self.attention):
             rows = x[:, -1:] if layer == len(self.attention) - 1 else x
-            future = self.future[-rows.shape[1] :]
             added = rows
             for head, matrix in enumerate(matrices):
-                scores = (rows @ matrix) @ x.transpose(1, 2)
-                pattern = scores.masked_fill(future, -torch.inf).softmax(-1)
-                added = added + pattern @ x @ self.V[layer, head]
+                added = added + attend(rows, x, matrix, self.future) @ self.V[layer, head]
             hidden = torch.relu(added @ self.W_in[layer] + self.b_in[layer])
             x = added + hidden @ self.W_out[layer] + self.b_out[layer]
         return x[:, -1] @ self.readout
@@ -110,19 +107,14 @@ class AdditiveTransformer(nn.Module):
             )
             for layer in range(layers)
         )
-        return ModelWeights(
+        return without_biases(
+            "a transformer with merged query-key matrices, embedded exactly",
             W_E=to_analysis(self.E),
             W_pos=to_analysis(self.P),
             W_Q=W_Q,
             W_K=eye,
             W_V=eye.clone(),
             W_O=W_O,
-            b_Q=torch.zeros(layers, most, d, dtype=DTYPE),
-            b_K=torch.zeros(layers, most, d, dtype=DTYPE),
-            b_O=torch.zeros(layers, d, dtype=DTYPE),
             W_U=to_analysis(self.readout),
-            b_U=torch.zeros(self.n_symbols, dtype=DTYPE),
-            scale=torch.ones(layers, dtype=DTYPE),
             mlps=mlps,
-            notes=("a transformer with merged query-key matrices, embedded exactly",),
         )

@@ -25,6 +25,10 @@ class PlantedTask:
     - kinds that look behind a match, and `none`: the last token stood before, at a random place;
       wanted is the token 1 (`skip`: `back`) behind it. With triggers, it is one of them. Feeders
       that look back see only themselves at the first places, so no match stands there.
+    - `induction_long_prefix`: the last two tokens stood before; each of them stood elsewhere,
+      too.
+    - `k_hop`: blocks of two from place 0 on; what stands behind the last token's copy is looked up
+      in turn. `backward_retrieval`: wanted is the token before the copy.
     - `previous_token`, `offset`: wanted is the token 1 (`back`) before the last.
     - `duplicate_token`: the last token stood before, and another one stands three times; wanted is
       the last token itself, which a head that attends everywhere would not give.
@@ -62,10 +66,30 @@ class PlantedTask:
         rows = torch.arange(n)
         tokens = distinct_tokens(n, last + 1, torch.arange(spec.vocab), generator=generator)
         answer_at = torch.full((n,), -1)
-        if spec.kind in (*FED, "none"):
+        if spec.kind == "induction_long_prefix":
+            # [p q wanted] and [p r q s] in either order: p alone points at q, q alone at s, too.
+            drawn = torch.randint(last - 7, (n, 2), generator=generator)
+            near, far = drawn.amin(1), drawn.amax(1)
+            first = torch.rand(n, generator=generator) < 0.5
+            right, rival = torch.where(first, near, far + 4), torch.where(first, far + 3, near)
+            tokens[rows, rival] = tokens[rows, last - 1] = tokens[rows, right]
+            tokens[rows, rival + 2] = tokens[rows, last] = tokens[rows, right + 1]
+            answer_at = right + 2
+        elif spec.kind == "k_hop":
+            # Place 0 sees itself alone, and so looks as if it were its own predecessor.
+            blocks = torch.rand(n, last // 2 - 1, generator=generator).argsort(1)[:, :2]
+            first, second = (2 + 2 * blocks).T
+            tokens[rows, second] = tokens[rows, first + 1]
+            tokens[rows, last] = tokens[rows, first]
+            answer_at = second + 1
+        elif spec.kind == "backward_retrieval":
+            match = torch.randint(1, last - 1, (n,), generator=generator)
+            tokens[:, last] = tokens[rows, match]
+            answer_at = match - 1
+        elif spec.kind in (*FED, "none"):
             back = spec.back if spec.kind == "skip" else 1
-            first = 0 if spec.kind == "pointer_induction" else back
-            match = torch.randint(first, last - back, (n,), generator=generator)
+            least = 0 if spec.kind == "pointer_induction" else back
+            match = torch.randint(least, last - back, (n,), generator=generator)
             if spec.triggers is not None:
                 wanted = torch.randint(spec.triggers, (n,), generator=generator)
                 tokens = _exchange(tokens, match, wanted)

@@ -20,7 +20,7 @@ from typing import Literal
 from imir_detect._typing import HeadIndex
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge, Node
 from imir_detect.frame.names import ASSOCIATION, TOKEN_IDENTITY, Direction, Path, shift
-from imir_detect.models.planted import FED, Job, PlantedSpec, Slot, jobs
+from imir_detect.models.planted import Job, PlantedSpec, Slot, jobs
 
 Ablation = Literal["zero", "mean", "resample"]
 ABLATIONS: tuple[Ablation, ...] = ("zero", "mean", "resample")
@@ -96,7 +96,9 @@ def _edges(way: tuple[Job, ...], ablation: Ablation) -> frozenset[Edge]:
     """Edges of one choice of a head for every role."""
     edges: set[Edge] = set()
     for job in way:
-        for port, slot in zip(("Q", "K", "V"), (job.query, job.key, job.value), strict=True):
+        terms = [(job.query, job.key), *((query, key) for query, key, _ in job.also)]
+        read = [(port, slot) for term in terms for port, slot in zip("QK", term, strict=True)]
+        for port, slot in (*read, ("V", job.value)):
             edges |= {
                 Edge(source, job.head, port)  # type: ignore[arg-type]
                 for source, varies in _writers(slot, way)
@@ -118,22 +120,26 @@ def _writers(slot: Slot, way: tuple[Job, ...]) -> list[tuple[Node, bool]]:
 def _units(
     spec: PlantedSpec, circuit: list[Job], ablation: Ablation
 ) -> tuple[tuple[str, Direction], ...]:
-    feeders = [job for job in circuit if job.role.startswith("feeder")]
+    def carried(slot: Slot) -> list[Path]:
+        """The paths by which tokens come into a slot."""
+        writers = [Path((job.head,)) for job in circuit if job.target == slot]
+        return [Path()] if slot == "token" else writers
+
     units: list[tuple[str, Direction]] = []
     for job in circuit:
-        direct = Path()
         by_place = (job.query, job.key) == ("position", "position")
         if by_place and job.back > 0 and ablation == "zero":
-            units.append(("shift", Direction(job.head, direct, shift(job.back))))
-        if (job.query, job.key) == ("token", "token"):
-            units.append(("match", Direction(job.head, direct, TOKEN_IDENTITY)))
-        if (job.query, job.key) == ("token", "found") and spec.kind in FED:
-            units += [
-                ("match", Direction(job.head, direct, TOKEN_IDENTITY, Path((f.head,))))
-                for f in feeders
-            ]
+            units.append(("shift", Direction(job.head, Path(), shift(job.back))))
+        for query, key in ((job.query, job.key), *((q, k) for q, k, _ in job.also)):
+            if "position" not in (query, key):
+                units += [
+                    ("match", Direction(job.head, by, TOKEN_IDENTITY, through))
+                    for by in carried(query)
+                    for through in carried(key)
+                ]
         if job.target == "logit":
             name = "associate" if job.partner else "suppress" if job.gain < 0 else "copy"
             read = ASSOCIATION if job.partner else TOKEN_IDENTITY
-            units.append((name, Direction(None, Path((job.head,)), read)))
+            paths = [path.then(job.head) for path in carried(job.value)]
+            units += [(name, Direction(None, path, read)) for path in paths]
     return tuple(units)

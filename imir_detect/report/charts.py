@@ -112,7 +112,7 @@ def scatter(table: Table) -> Chart:
     return Chart(
         said="accuracy against cost; nothing is both better and cheaper than "
         + ", ".join(d.name for d in dots if d.strong),
-        x_name="median seconds a case",
+        x_name="median processor seconds a case",
         y_name="mean ROC AUC of edges",
         width=width,
         height=height,

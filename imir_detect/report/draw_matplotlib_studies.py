@@ -105,7 +105,7 @@ def pareto(table: Table) -> Figure:
         shift = (0.72 * (place[0] - point[0]), 0.72 * (point[1] - place[1]))
         axis.annotate(row["method"], (row["seconds"], row["auc"]), xytext=shift, va="center",
                       textcoords="offset points", fontsize=8)  # fmt: skip
-    axis.set_xlabel("median seconds a case")
+    axis.set_xlabel("median processor seconds a case")
     axis.set_ylabel("mean ROC AUC of edges")
     return made
 

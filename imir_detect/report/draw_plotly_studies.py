@@ -152,7 +152,7 @@ def pareto(table: Table) -> go.Figure:
         )  # fmt: skip
     made.update_layout(
         template="plotly_white", showlegend=False, width=760, height=480,
-        xaxis={"type": "log", "title": "median seconds a case"},
+        xaxis={"type": "log", "title": "median processor seconds a case"},
         yaxis={"title": "mean ROC AUC of edges"},
     )  # fmt: skip
     return made

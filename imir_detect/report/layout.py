@@ -201,7 +201,7 @@ def _drawn(
         label,
         at,
         1.1 if _faint(row) else 1.3 + 3.2 * weight,
-        effect is not None and effect < 0,
+        effect is not None and rounded(effect, 1).startswith("-"),
         said,
     )
 

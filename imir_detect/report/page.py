@@ -222,7 +222,16 @@ def _relation(meta: dict[str, Any]) -> dict[str, Any]:
     else:
         how = "Estimated from the weights" if relation["source"] == "estimated" else "Given"
         text = f"{how}: {named} tokens have a partner, {relation['coverage']:.0%} of all."
-    return {"text": text, "pairs": relation.get("pairs", [])}
+    spelled, pairs = relation.get("spelled", []), relation.get("pairs", [])
+    shown = [[repr(token) for token in pair] for pair in spelled]
+    return {"text": text, "pairs": [*shown, *pairs[len(shown) :]]}
+
+
+def _largest(value: Any) -> str:
+    """A list of numbers by its largest, anything else as it is."""
+    if isinstance(value, list) and value and all(isinstance(v, float) for v in value):
+        return f"up to {max(value):.3f}"
+    return str(value)
 
 
 def _about(meta: dict[str, Any]) -> list[tuple[str, str]]:
@@ -231,7 +240,7 @@ def _about(meta: dict[str, Any]) -> list[tuple[str, str]]:
         if key == "relation":
             continue
         if isinstance(value, dict):
-            value = ", ".join(f"{k} {v}" for k, v in value.items())
+            value = ", ".join(f"{k} {_largest(v)}" for k, v in value.items())
         elif isinstance(value, list):
             value = "; ".join(map(str, value)) or "nothing"
         rows.append((key.replace("_", " "), "not loaded" if value is None else str(value)))

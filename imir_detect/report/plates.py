@@ -55,7 +55,8 @@ def write_graph_page(graph: CausalGraph, path: Path | str, *, name: str = "") ->
     """Write the page of a causal graph that was read; returns the path. `name`: the model's."""
     table = causal_table(graph)
     source = "the weights of layer 0" if graph.source == "weights" else "the data's gradient"
-    lead = f"{len(graph.edges)} edges among {graph.n_nodes} positions, read from {source}. "
+    lead = f"{_counted(len(graph.edges), 'edge')} among {_counted(graph.n_nodes, 'position')}, "
+    lead += f"read from {source}. "
     lead += _parents(graph)
     return _write(
         path,
@@ -79,7 +80,8 @@ def write_leaderboard_page(rows: Rows, path: Path | str) -> Path:
     return _write(
         path,
         "leaderboard.html.j2",
-        title=f"{len(methods)} circuit-discovery methods on {len(names)} cases",
+        title=f"{_counted(len(methods), 'circuit-discovery method')} on "
+        f"{_counted(len(names), 'case')}",
         boards=grouped(board, "granularity"),
         chart=scatter(pareto_table(rows)),
         methods=methods,
@@ -123,7 +125,9 @@ def _parents(graph: CausalGraph) -> str:
     many = "one other" if graph.n_parents == 1 else f"{graph.n_parents} others"
     free = len(graph.roots)
     roots = f"{free} depend{'s' if free == 1 else ''} on none" if free else "all depend on some"
-    return f"As a rule a position depends on {many}; {roots}."
+    open_ = len(graph.undecided)
+    rest = f"; of {open_} it could not be told" if open_ else ""
+    return f"As a rule a position depends on {many}; {roots}{rest}."
 
 
 def _reasons(rows: Rows) -> list[tuple[str, int, str]]:
@@ -134,6 +138,10 @@ def _reasons(rows: Rows) -> list[tuple[str, int, str]]:
             key = (row["method"], f"{row['status']}: {row['reason']}")
             counts[key] = counts.get(key, 0) + 1
     return [(method, count, reason) for (method, reason), count in counts.items()]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _seconds(value: float | None) -> str:

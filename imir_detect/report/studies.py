@@ -58,12 +58,12 @@ def arc(parent: int, child: int) -> tuple[list[float], list[float]]:
 
 def leaderboard_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """One row a method and granularity, best first: granularity, method, auc with its 95 %
-    bootstrap interval low .. high (None without a run that ended), seconds (mean), ok, declined,
-    failed (numbers of runs). Over all cases and ablations."""
+    bootstrap interval low .. high (None without a run that ended), seconds (mean processor time),
+    ok, declined, failed (numbers of runs). Over all cases and ablations, controls left out."""
     from imir_detect.benchmark.results import leaderboard
 
     columns = ("granularity", "method", "auc", "low", "high", "seconds", "ok", "declined", "failed")
-    names = ("granularity", "method", "auc", "auc_low", "auc_high", "seconds", "ok", "declined",
+    names = ("granularity", "method", "auc", "auc_low", "auc_high", "cpu_seconds", "ok", "declined",
              "failed")  # fmt: skip
     whole = [
         row
@@ -74,8 +74,8 @@ def leaderboard_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def pareto_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Accuracy against cost on edges, cheapest first: method, auc (mean), seconds and passes
-    (medians), front (nothing else is both better and cheaper)."""
+    """Accuracy against cost on edges, cheapest first: method, auc (mean), seconds of processor
+    time and passes (medians), front (nothing else is both better and cheaper)."""
     from imir_detect.benchmark.results import pareto
 
     columns = ("method", "auc", "seconds", "passes", "front")
@@ -84,7 +84,8 @@ def pareto_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def case_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Every run in long form: case, method, auc (None where none), status, reason. Cases in the
-    order given, methods best first."""
+    order given, methods best first; controls, which have nothing right to rank, are left out."""
+    rows = [row for row in _suite(rows) if row["source"] != "control"]
     order = list(dict.fromkeys(leaderboard_table(rows).column("method")))
     cases = list(dict.fromkeys(row["case"] for row in rows))
     ranked = sorted(rows, key=lambda row: (cases.index(row["case"]), order.index(row["method"])))
@@ -148,7 +149,7 @@ def label_places(
 
 
 def _suite(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    needed = ("case", "method", "status", "auc", "source", "granularity", "ablation")
+    needed = ("case", "method", "status", "auc", "source", "granularity", "ablation", "cpu_seconds")
     return [dict(row) for row in _checked(rows, needed, "benchmark.results.read_rows")]
 
 

@@ -1,9 +1,13 @@
-"""Read a latent causal graph from data, before any model is trained: one gradient, one null."""
+"""Read a latent causal graph from data, before any model is trained: pairs of nodes, one by one.
+
+What the gradient of layer 0 at initialisation says of a pair (`causal_gradient`) is the mean of
+pi(x_i | x_j) / f(x_i). The frequencies f are those of a short sequence, and blur it; with even
+frequencies the theorem's argument holds exactly, and tells roots from nodes with parents, too.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,10 +17,12 @@ from imir_detect.circuits.causal_graph import CausalEdge, CausalGraph
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
 from imir_detect.tasks.causal_graph import CausalGraphTask
-from imir_detect.theory.causal_gradient import layer0_gradient
 
 LEVEL = 0.01  # chance that data without a graph show any edge
-SHARE_OF_LARGEST = 0.2  # excess that an edge needs, as a share of the graph's largest
+CERTAIN = 0.95  # confidence from which a parent is named
+ERRORS = 2.0  # standard errors within which an effect is not told from the one that an edge needs
+FEWEST = 3  # nodes: two are one pair, which can be held against no other
+TINY = 1e-300
 
 
 def graph_from_gradient(
@@ -27,26 +33,34 @@ def graph_from_gradient(
     n_symbols: int | None = None,
     seed: int = 0,
 ) -> CausalGraph:
-    """The graph along which sequences were made, from layer 0's gradient at initialisation.
+    """The graph along which sequences were made, as layer 0's gradient at initialisation sees it.
 
     `source`: a task (`n` sequences are drawn, with their whole target rows), or real sequences
     (batch, T + 1) of whole numbers from 0: T tokens of which the last `queries` are the query,
     then the answer. Every sequence may have a transition matrix of its own; the graph must be
     common to all. `n_symbols`: default the largest number in the data, plus 1.
 
-    A row's candidate is its largest entry at an earlier position (`layer0_gradient`, match 1).
-    The null of row i: the same gradient with x_i exchanged for the token of a random other node of
-    its sequence, which keeps the frequencies and cuts i off from its parent. Without a graph the
-    two have the same law. Per candidate
+    Per pair j < i, t_ij = S E[ [x_j = query] pi(x_i | query) ] (`pair_values`): how likely the
+    answer is what stands at i, where j shows the query. It is the pair's term in the gradient,
+    E[pi(x_i | x_j) / f(x_i)] / S, with even frequencies f = 1 / S. With one parent a node:
 
-    - `effect`: its `excess` less the null's; near I_chi2(x_i; x_parent) on an edge;
-    - `p_value`: of effect / standard error, normal, times the row's i entries (Bonferroni);
+    - t_ij is largest where j is i's parent, and the same number for all edges, E[sum_b
+      pi(b | x_j)^2]: elsewhere P(x_i | x_j) averages rows of pi over what the parent may be, and
+      no average does better (Cauchy and Schwarz, then Jensen).
+    - For a root i it is the same lower number for all j: that of independent nodes.
+
+    So the largest entries of the rows take two values, and the edges are those at the upper one.
+    Without a graph all pairs have the same law. Per candidate (a row's largest entry)
+
+    - `effect`: t_ij less the smallest of all pairs; a difference of probabilities;
+    - `p_value`: of t_ij less the mean of all pairs, normal, times the row's i entries;
     - `confidence`: chance that it really is the row's largest, given the sampling errors.
 
-    Edges have a p-value below 0.01 over the number of rows, and an effect of at least 0.2 of the
-    largest: what remains at roots grows with n but stays a tenth of an edge. The numbers are our
-    choice. With fewer than about six nodes the exchanged token is too often a relative, and edges
-    can be missed or false, however many sequences. Time: one gradient a node.
+    Edges have a p-value below 0.01 over the number of rows, and at least half of the largest
+    effect. `undecided` are nodes whose effect lies within two standard errors of that half, or
+    whose edge has a confidence below 0.95; and both nodes of a graph of two, whose only pair can
+    be held against no other. With several parents head m reads the m-th, and the two values hold
+    roughly. The numbers are our choice.
 
     >>> from imir_detect.tasks.latent_graph import LatentGraph
     >>> task = CausalGraphTask(LatentGraph(((), (0,), (), (2,), (2,), (4,))))
@@ -58,66 +72,101 @@ def graph_from_gradient(
         tokens, rows, queries = drawn.tokens, drawn.rows, source.n_queries
     else:
         tokens, rows = _split_answers(source, n_symbols, queries)
-    effect, error = _effect(tokens, rows, queries, seed=seed + 1)
-    nodes = tokens.shape[1] - queries
-    candidates = [
-        _candidate(effect[head, child, :child], error[head, child, :child], child, head)
-        for head in range(queries)
-        for child in range(1, nodes)
+    said, shown = _said_and_shown(tokens, rows, queries)
+    nodes = said.shape[1]
+    tables = [
+        _candidates(said, one, head if queries > 1 else None) for head, one in enumerate(shown)
     ]
-    if queries == 1:  # a single head needs no number
-        candidates = [replace(c, head=None) for c in candidates]
-    passed = [c for c in candidates if c.p_value < LEVEL / len(candidates)]
-    largest = max((c.effect for c in passed), default=0.0)
-    edges = [c for c in passed if c.effect >= SHARE_OF_LARGEST * largest]
+    edges: list[CausalEdge] = []
+    undecided = set(range(1, nodes)) if nodes < FEWEST else set()
+    for candidates, errors in tables if nodes >= FEWEST else ():
+        certain, unsure = _judge(candidates, errors, LEVEL / (queries * len(candidates)))
+        edges += certain
+        undecided |= unsure
+    notes = [f"from {len(tokens)} sequences", "confidence is that of being the row's largest"]
+    if nodes < FEWEST:
+        notes.append("two nodes are one pair, which can be held against no other")
+    elif undecided:
+        notes.append("more sequences decide the undecided nodes")
     return CausalGraph(
         n_nodes=nodes,
         edges=tuple(sorted(edges, key=lambda e: (e.child, e.parent))),
-        candidates=tuple(candidates),
-        spread=tuple(float(error[head, 1:nodes].mean()) for head in range(queries)),
+        candidates=tuple(c for candidates, _ in tables for c in candidates),
+        spread=tuple(sum(errors) / len(errors) for _, errors in tables),
         source="gradient",
-        notes=(f"from {len(tokens)} sequences", "confidence is that of being the row's largest"),
+        undecided=tuple(sorted(undecided)),
+        notes=tuple(notes),
     )
 
 
-def _effect(tokens: Tensor, rows: Tensor, queries: int, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Excess of every entry over its null, and the standard error of that difference."""
-    n, length = tokens.shape
-    nodes, symbols = length - queries, rows.shape[-1]
-    unit = symbols * length * torch.arange(1, length + 1, dtype=DTYPE)[:, None]
-    seen = layer0_gradient(tokens, rows, queries=queries)
-    value, variance = seen.value.clone(), seen.error.square()
-    generator = torch.Generator().manual_seed(seed)
+def pair_values(
+    tokens: Int[Tensor, "batch pos"], rows: Float[Tensor, "batch symbols"], *, queries: int = 1
+) -> Float[Tensor, "k node node"]:
+    """S E[ [x_j = m-th query token] row(x_i) ] of all pairs of nodes, i = row. In [0, S].
+
+    `rows`: the target row of the query, or a one-hot draw from it.
+    """
+    said, shown = _said_and_shown(tokens, rows, queries)
+    return said.T @ shown / len(tokens)
+
+
+def _said_and_shown(
+    tokens: Tensor, rows: Tensor, queries: int
+) -> tuple[Float[Tensor, "batch node"], Float[Tensor, "k batch node"]]:
+    """The row's value at every node's token; S where a node shows the m-th query token, else 0."""
+    nodes = tokens[:, :-queries]
+    shown = tokens[:, -queries:].T[..., None] == nodes
+    return rows.to(DTYPE).gather(1, nodes), shown.to(DTYPE) * rows.shape[1]
+
+
+def _candidates(
+    said: Float[Tensor, "batch node"], shown: Float[Tensor, "batch node"], head: int | None
+) -> tuple[list[CausalEdge], list[float]]:
+    """The largest entry of every row, and the standard errors of their p-values' statistics."""
+    n, nodes = said.shape
+    values = said.T @ shown / n
+    earlier = torch.ones_like(values, dtype=torch.bool).tril(-1)
+    mean_pair = (said * (shown.cumsum(1) - shown)).sum(1) / earlier.sum()
+    lowest = float(values[earlier].min())
+    found, errors = [], []
     for child in range(1, nodes):
-        other = torch.randint(nodes - 1, (n, 1), generator=generator)
-        other = other + (other >= child)
-        cut = tokens.scatter(1, other, tokens[:, child, None])
-        cut[:, child] = tokens.gather(1, other)[:, 0]
-        null = layer0_gradient(cut, rows, queries=queries)
-        value[:, child] -= null.value[:, child]
-        variance[:, child] += null.error[:, child].square()
-    return value * unit, variance.sqrt() * unit
+        parent = int(values[child, :child].argmax())
+        own = said[:, child] * shown[:, parent]
+        above, error = _mean_and_error(own - mean_pair)
+        lead, its_error = _mean_and_error(own[:, None] - said[:, child, None] * shown[:, :child])
+        z = (lead / its_error.clamp(min=TINY))[torch.arange(child) != parent]
+        found.append(
+            CausalEdge(
+                parent=parent,
+                child=child,
+                confidence=1 - _upper_tail(float(z.min())) if len(z) else 1.0,
+                effect=float(values[child, parent]) - lowest,
+                p_value=min(1.0, child * _upper_tail(float(above / error.clamp(min=TINY)))),
+                head=head,
+            )
+        )
+        errors.append(float(error))
+    return found, errors
 
 
-def _candidate(
-    effect: Float[Tensor, " earlier"], error: Float[Tensor, " earlier"], child: int, head: int
-) -> CausalEdge:
-    parent = int(effect.argmax())
-    best, its_error = float(effect[parent]), max(float(error[parent]), 1e-300)
-    confidence = 1.0
-    for other in range(child):
-        if other != parent:
-            gap = best - float(effect[other])
-            both = max(math.hypot(its_error, float(error[other])), 1e-300)
-            confidence = min(confidence, 1 - _upper_tail(gap / both))
-    return CausalEdge(
-        parent=parent,
-        child=child,
-        confidence=confidence,
-        effect=best,
-        p_value=min(1.0, child * _upper_tail(best / its_error)),
-        head=head,
-    )
+def _judge(
+    candidates: list[CausalEdge], errors: list[float], level: float
+) -> tuple[list[CausalEdge], set[int]]:
+    """The edges among one head's candidates, and the nodes of which nothing is said."""
+    half = 0.5 * max((c.effect for c in candidates if c.p_value < level), default=math.inf)
+    edges, unsure = [], set()
+    for c, error in zip(candidates, errors, strict=True):
+        stands_out = c.p_value < level and c.effect >= half
+        if abs(c.effect - half) < ERRORS * error or (stands_out and c.confidence < CERTAIN):
+            unsure.add(c.child)
+        elif stands_out:
+            edges.append(c)
+    return edges, unsure
+
+
+def _mean_and_error(values: Float[Tensor, "batch ..."]) -> tuple[Tensor, Tensor]:
+    """The mean over sequences, and its standard error."""
+    return values.mean(0), values.std(0) / len(values) ** 0.5
 
 
 def _upper_tail(z: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -101,6 +101,44 @@ def train_on_graph(
             history.append({"step": float(step + 1), "loss": sum(recent) / len(recent)})
             recent = []
     return history
+
+
+def train_lens_on_graph(
+    task: CausalGraphTask,
+    bridge: Any,
+    *,
+    steps: int = 1500,
+    batch: int = 128,
+    rate: float = 1e-2,
+    seed: int = 0,
+) -> float:
+    """Train a TransformerLens model in place on whole target rows, with Adam and a cosine decay.
+
+    Whole rows carry far less noise than draws from them (`training.loop.train`), so edges of little
+    use to the loss are learned sooner. Returns the mean loss (nats) of the last hundred steps.
+
+    >>> from imir_detect.weights.native import ModelSpec
+    >>> task = CausalGraphTask()
+    >>> spec = ModelSpec(task.n_symbols, task.length, n_layers=2, n_heads=1, d_model=64)
+    >>> loss = train_lens_on_graph(task, spec.boot(0), steps=1500)  # doctest: +SKIP
+    """
+    inner = bridge.original_model  # the module under the bridge, without the hooks' bookkeeping
+    optimiser = torch.optim.Adam(bridge.parameters(), lr=rate)
+    generator = torch.Generator().manual_seed(seed)
+    bridge.train()
+    losses = []
+    for step in range(steps):
+        warm = min(1.0, (step + 1) / 50)
+        for group in optimiser.param_groups:
+            group["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * step / steps))
+        drawn = task.draw(batch, generator=generator)
+        loss = -(drawn.rows.float() * inner(drawn.tokens)[:, -1].log_softmax(-1)).sum(-1).mean()
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    bridge.eval()
+    return sum(losses[-100:]) / len(losses[-100:])
 
 
 @torch.no_grad()

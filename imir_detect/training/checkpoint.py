@@ -6,7 +6,6 @@ optimiser state and generators' states. A run of another identity is refused by 
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from imir_detect.errors import ImirError, UnreadableFileError
 from imir_detect.files import refuse_other, write_atomically
+from imir_detect.strict import json_text, parse_json, read_file
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Checkpoint:
 
     def write(self, file: Path) -> None:
         """Replace the file."""
-        run = json.dumps({"identity": self.identity, **self.state}, allow_nan=False)
+        run = json_text({"identity": self.identity, **self.state}, indent=None)
         tensors = {name: t.detach().contiguous() for name, t in self.tensors.items()}
         write_atomically(file, save(tensors, {"run": run}))
 
@@ -39,9 +39,9 @@ class Checkpoint:
     def read(cls, file: Path, identity: dict[str, Any] | None = None) -> Checkpoint:
         """The file's checkpoint; refused where it is not of the run of this identity."""
         with readable(file):
-            data = file.read_bytes()
+            data = read_file(file)
             (size,) = struct.unpack("<Q", data[:8])
-            state = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["run"])
+            state = parse_json(parse_json(data[8 : 8 + size])["__metadata__"]["run"])
             found = cls(state.pop("identity"), state, load(data))
             if identity is not None:
                 refuse_other(file, found.identity, identity)

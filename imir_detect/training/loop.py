@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from imir_detect.arguments import shown
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.files import hold
 from imir_detect.progress import bar
+from imir_detect.strict import COUNT, NUMBER, POSITIVE, Is
 from imir_detect.tasks.base import Task, measure
 from imir_detect.training.checkpoint import Checkpoint, readable
 from imir_detect.weights.native import ModelSpec
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 CHECKPOINT_FILE = "checkpoint.safetensors"
 EVALUATION_SEED = 1_000_003  # keeps evaluation data apart from training data of small seeds
 
+KINDS: dict[str, Is] = {
+    **dict.fromkeys(("steps", "batch", "evaluate_every"), POSITIVE),
+    "rate": Is(lambda v: NUMBER.holds(v) and v >= 0, "a number of at least 0"),
+    "weight_decay": Is(lambda v: NUMBER.holds(v) and v >= 0, "a number of 0 or more"),
+    "warmup": COUNT,
+    "tail": Is(lambda v: NUMBER.holds(v) and 0 <= v < 1, "a number in [0, 1)"),
+    "seed": COUNT,
+}
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -35,7 +46,8 @@ class Recipe:
 
     - `stop_at`: {"accuracy" | "icl_accuracy" | "iwl_accuracy": value}; the run ends when all are
       reached (measured on 512 fresh sequences every `evaluate_every` steps). Empty: never.
-    - `tail`: share of the steps, at the end, over which the rate falls to zero.
+    - `rate`: 0 leaves the model fresh. `tail`: share of the steps, at the end, over which the rate
+      falls to zero.
     """
 
     steps: int = 2500
@@ -49,12 +61,17 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.batch, self.evaluate_every) < 1 or not 0 <= self.tail < 1:
+        wrong = [
+            f"{name}={shown(getattr(self, name))} is not {kind.wanted}"
+            for name, kind in KINDS.items()
+            if not kind.holds(getattr(self, name))
+        ]
+        if wrong:
             raise InvalidArgumentError(
                 "this recipe cannot run",
-                got=f"steps={self.steps}, batch={self.batch}, "
-                f"evaluate_every={self.evaluate_every}, tail={self.tail}",
-                wanted="at least 1 of each, and a tail in [0, 1)",
+                got="; ".join(wrong),
+                wanted="at least 1 of steps, batch and evaluate_every, a rate of at least 0, and a "
+                "tail in [0, 1)",
                 todo="mend the recipe",
             )
 

@@ -6,13 +6,15 @@ Rows carry heads as (n, head, pos, d_head); `heads` names which of the layer's h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from imir_detect._typing import Float
-from imir_detect.errors import UnsupportedModelError
+from imir_detect.arguments import shown, whole
+from imir_detect.errors import InvalidArgumentError, UnsupportedModelError
+from imir_detect.linalg import not_finite
 from imir_detect.weights.model import ModelWeights, Opaque
 
 FAINT = 100.0  # nats below a row's best from which attention is exactly zero
@@ -90,13 +92,17 @@ def attend(
     query: Float[Tensor, "n head pos d_head"],
     key: Float[Tensor, "n head pos d_head"],
     heads: Sequence[int] | slice = slice(None),
-) -> Float[Tensor, "n head pos pos"]:
-    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax."""
+    *,
+    places: Tensor | None = None,
+) -> Float[Tensor, "n head query pos"]:
+    """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax. `places` (query):
+    positions of the queries, by default all."""
     kind = weights.attention[layer]
     score = query @ key.transpose(-1, -2)
     if kind.cap is not None:
         score = kind.cap * (score / kind.cap).tanh()
     bias = kind.bias(score.shape[-1])
+    bias = bias if places is None else bias[:, places]
     score = score + (bias if len(bias) == 1 else bias[heads])
     return softmax(score, None if kind.sinks is None else kind.sinks[heads])
 
@@ -152,14 +158,49 @@ def predict_attention(
     comparable with `blocks.LAYER.attn.hook_pattern`. From (n, pos, d_model) to (n, head, pos, pos),
     in [0, 1]; rows sum to 1, or to less where a sink takes its share.
 
-    Raises IndexError for a layer that is not there, and torch's own error for other shapes.
+    Raises InvalidArgumentError for what are no weights, a layer that is not there, and a residual
+    stream of another shape or with entries that are not finite.
 
     >>> from imir_detect import read_weights, shipped_model
     >>> weights = read_weights(shipped_model("icl"))
     >>> predict_attention(weights, 0, weights.embed(torch.arange(5))[None]).shape
     torch.Size([1, 2, 5, 5])
     """
+    _check_prediction(weights, layer, residual)
     return patterns(weights, layer, normed(weights, layer, residual.to(weights.W_E)))[0]
+
+
+def _check_prediction(weights: Any, layer: Any, residual: Any) -> None:
+    if not isinstance(weights, ModelWeights):
+        raise InvalidArgumentError(
+            "attention is predicted from weights",
+            got=f"a {type(weights).__name__}",
+            wanted="ModelWeights",
+            todo="pass read_weights(model)",
+        )
+    number = whole(layer)
+    if number is None or not 0 <= number < weights.n_layers:
+        raise InvalidArgumentError(
+            "the model has no such layer",
+            got=f"layer={shown(layer)}",
+            wanted=f"a whole number in 0 .. {weights.n_layers - 1}",
+            todo="count layers from 0",
+        )
+    shape = tuple(getattr(residual, "shape", ()))
+    if len(shape) != 3 or shape[2] != weights.d_model:
+        raise InvalidArgumentError(
+            "this is no residual stream of the model",
+            got=f"shape {shape}",
+            wanted=f"(n, pos, {weights.d_model})",
+            todo=f"pass what hook blocks.{number}.hook_resid_pre gives",
+        )
+    if bad := not_finite(residual):
+        raise InvalidArgumentError(
+            "the residual stream is not finite",
+            got=f"{bad} of {residual.numel()} entries NaN or infinite",
+            wanted="finite numbers",
+            todo="check what was run",
+        )
 
 
 def values(

@@ -21,7 +21,7 @@ SIZES = {  # what Hugging Face configurations call them
 STATE_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".pkl", ".ckpt")
 
 
-def open_model(source: str | Path) -> Any:
+def open_model(source: str | Path, *, revision: str | None = None) -> Any:
     """A model that TransformerLens runs, from the first of these that `source` is:
 
     - a folder that `save_model` wrote (`card.json`);
@@ -30,6 +30,8 @@ def open_model(source: str | Path) -> Any:
       tensors with a `config.json` beside it;
     - a GGUF file (with the extra `gguf`);
     - a name on the Hugging Face hub, where there is a network.
+
+    `revision`: branch, tag or commit of a name on the hub.
 
     Nothing stored in a file is run. Raises UnreadableFileError in one line for anything else.
 
@@ -45,7 +47,16 @@ def open_model(source: str | Path) -> Any:
             todo="pass a model itself to detect_circuits; open_model takes what a user types",
         )
     path = Path(source)
-    if (path / CARD_FILE).is_file():
+    try:
+        saved = (path / CARD_FILE).is_file()
+    except OSError as error:
+        raise UnreadableFileError(
+            "this names no file",
+            got=f"{type(error).__name__}: {error.strerror}: {shown(source)}",
+            wanted="a path or a name",
+            todo="check the path",
+        ) from error
+    if saved:
         return load_model(path)[0]
     if path.suffix == ".gguf":
         return _from_gguf(path)
@@ -65,7 +76,7 @@ def open_model(source: str | Path) -> Any:
             wanted=f".gguf or one of {', '.join(STATE_SUFFIXES)}",
             todo="give a model's folder or file",
         )
-    return _from_hub(str(source), local=False)
+    return _from_hub(str(source), local=False, revision=revision)
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -124,11 +135,12 @@ def _from_gguf(path: Path) -> Any:
     return _wrapped(str(path.parent), gguf_file=path.name)
 
 
-def _from_hub(name: str, *, local: bool) -> Any:
-    return _wrapped(name, local_files_only=local or not _hub_answers())
+def _from_hub(name: str, *, local: bool, revision: str | None = None) -> Any:
+    where = {} if revision is None else {"revision": revision}
+    return _wrapped(name, local_files_only=local or not hub_answers(), **where)
 
 
-def _hub_answers() -> bool:
+def hub_answers() -> bool:
     """Whether the hub can be reached at all; its client would try for half a minute."""
     from huggingface_hub.constants import ENDPOINT, HF_HUB_OFFLINE
 

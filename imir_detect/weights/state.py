@@ -24,7 +24,7 @@ from imir_detect.errors import (
 )
 from imir_detect.strict import NUMBER, check_regular
 from imir_detect.weights.native import ModelSpec
-from imir_detect.weights.store import boot_with
+from imir_detect.weights.store import boot_with, odd_form
 
 PREFIXES = ("_orig_mod.", "module.", "original_model.", "_original_component.")
 BUFFERS = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos", ".causal_mask")
@@ -136,7 +136,12 @@ def _in_conflict(state: Mapping[str, Tensor]) -> list[str]:
         bare
         for name, tensor in state.items()
         if (other := found.setdefault(bare := _bare(name), tensor)) is not tensor
-        and (other.shape != tensor.shape or not torch.equal(other, tensor))
+        and (
+            other.shape != tensor.shape
+            or odd_form(other)
+            or odd_form(tensor)
+            or not torch.equal(other, tensor)
+        )
     ]
 
 

@@ -179,7 +179,7 @@ def load_parameters(model: Any, tensors: Mapping[str, Tensor]) -> None:
 
     Raises ValueError that names everything that does not fit.
     """
-    wrong = [f"{name} is {odd}" for name, tensor in tensors.items() if (odd := _odd_form(tensor))]
+    wrong = [f"{name} is {odd}" for name, tensor in tensors.items() if (odd := odd_form(tensor))]
     if wrong:
         raise ValueError(some(wrong, joint="; "))
     if hasattr(model, "original_model"):
@@ -205,7 +205,7 @@ def load_parameters(model: Any, tensors: Mapping[str, Tensor]) -> None:
             parameter.copy_(tensors[name])
 
 
-def _odd_form(tensor: Tensor) -> str:
+def odd_form(tensor: Tensor) -> str:
     """What keeps a tensor from being a weight as it is stored; empty where nothing does."""
     if tensor.dtype not in READ:
         return f"{tensor.dtype}, not a floating-point number of a usual kind"

@@ -43,7 +43,9 @@ def build(
             digest = hashlib.sha256(repr(key).encode()).hexdigest()[:12]
             file = folder / f".stack-{digest}.safetensors"
             begun = members_begun(file)  # goes on in the same company, to the same bits
-            missing = [e for e in group if not _stored(e, folder) and e.name not in begun]
+            stored = {e.name for e in group if _stored(e, folder)}
+            shown.update(len(stored))
+            missing = [e for e in group if e.name not in {*stored, *begun}]
             for members in ([e for e in group if e.name in begun], missing):
                 if members:
                     _train(members, folder, file, tell, shown)

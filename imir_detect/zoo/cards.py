@@ -44,7 +44,10 @@ def task_of(card: dict[str, Any]) -> Task:
     """The task of a card, with its knobs."""
     if "task" not in card:
         raise ImirError("the card names no task", todo="save the model with a card that does")
-    return make_task(card["task"]["name"], **card["task"]["knobs"])
+    name, knobs = card["task"]["name"], card["task"]["knobs"]
+    if "name" in knobs:  # it would be taken for the task's own
+        raise ImirError("the card has a knob that no task has", got="name", todo="remove it")
+    return make_task(name, **knobs)
 
 
 def check_model(folder: Path) -> list[str]:

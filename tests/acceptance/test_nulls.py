@@ -3,6 +3,7 @@
 import pytest
 
 from imir_detect import detect_circuits
+from imir_detect.circuits.core import IN_CONTEXT
 from imir_detect.weights.native import ModelSpec
 
 
@@ -25,3 +26,11 @@ def test_fresh_models_get_none(scale: float | None, norm: str | None) -> None:
         assert set(report.heads.column("role")) == {"none"}
         assert not [c for c in report.circuits if c.works]
         assert report.meta["relation"]["named"] == 0
+
+
+@pytest.mark.parametrize("n_ctx", range(2, 9))
+@pytest.mark.parametrize("layers", [1, 5])
+def test_short_contexts_leave_out_what_has_no_room(n_ctx: int, layers: int) -> None:
+    spec = ModelSpec(5, n_ctx, n_layers=layers, n_heads=1, d_model=8, init_range=1.0)
+    report = detect_circuits(spec.boot(seed=n_ctx))
+    assert not [c for c in report.circuits if c.works and c.kind in IN_CONTEXT]

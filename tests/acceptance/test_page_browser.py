@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from typing import Any
 import pytest
 from browser import chromium, screenshot, see, serious_violations
 from report_cases import big_report, hostile_report
+from studies_cases import GRAPH, SUITE
 
+from imir_detect.circuits.eliminate import Elimination
 from imir_detect.report.compare import compare
+from imir_detect.report.plates import write_graph_page, write_leaderboard_page
 from imir_detect.table import rounded
 
 MOST_BYTES = 6_000_000
@@ -41,6 +45,21 @@ def pages(shipped: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
     made = {
         name: report.to_html(folder / f"{name}.html", name=f"model {name}")
         for name, report in reports.items()
+    }
+    trace = Elimination(0.5, (2, 0), (1,), (0.1, 0.2, 0.4), (1.0, 0.9, 0.8), 0.7, 6)
+    measured = {"ablation": {"induction": {
+        "heads": ["L0H1", "L1H0"], "intact": 0.9, "ablated": 0.1, "resampled": 0.1, "random": None,
+        "intervals": {"intact": [0.8, 0.95]}, "asked": "32 contexts", "forward_passes": 4,
+        "edges": [{"edge": "L0H0, L0H1 -K-> L1H0", "intact": 0.2, "ablated": 0.1, "random": None,
+                   "measures": "attention to the token after the earlier copy"}],
+    }}}  # fmt: skip
+    traced = replace(shipped["icl"][1], measured=measured).with_elimination(
+        trace, ["L0H0[shift 1]", "copy", "match"]
+    )
+    made |= {
+        "traced": traced.to_html(folder / "traced.html"),
+        "graph": write_graph_page(GRAPH, folder / "graph.html", name="a model"),
+        "board": write_leaderboard_page(SUITE, folder / "board.html"),
     }
     course = {name: report for name, (_, report) in shipped.items()}
     return {**made, "compare": compare(course).to_html(folder / "compare.html")}
@@ -77,7 +96,17 @@ LOOKS = {
 
 @pytest.mark.parametrize(
     ("name", "look"),
-    [*product(("small", "big", "compare"), LOOKS), ("hostile", "light"), ("none", "phone")],
+    [
+        *product(("small", "big", "compare"), LOOKS),
+        ("hostile", "light"),
+        ("none", "phone"),
+        ("traced", "phone"),
+        ("graph", "dark"),
+        ("graph", "phone"),
+        ("board", "light"),
+        ("board", "phone"),
+        ("board", "print"),
+    ],
 )
 def test_the_page_says_nothing_on_the_console_and_fits_its_width(
     driver: Any, pages: dict[str, Path], tmp_path: Path, name: str, look: str
@@ -196,6 +225,14 @@ def test_hostile_text_is_shown_and_never_run(driver: Any, pages: dict[str, Path]
     assert HOSTILE[1] in driver.execute_script(first)
 
 
+def test_the_leaderboard_sorts(driver: Any, pages: dict[str, Path]) -> None:
+    see(driver, pages["board"])
+    names = "return [...document.querySelector('tbody').children].map(r => r.cells[0].textContent)"
+    assert driver.execute_script(names) == ["slow", "quick", "poor"]
+    click(driver, "thead th:nth-child(4) button")  # seconds, largest first
+    assert driver.execute_script(names) == ["poor", "slow", "quick"]
+
+
 def test_the_comparison_sorts(driver: Any, pages: dict[str, Path]) -> None:
     see(driver, pages["compare"])
     names = "return [...document.querySelectorAll('tbody th')].map(n => n.textContent)"
@@ -224,12 +261,13 @@ def test_a_large_page_is_small_asks_for_nothing_and_is_soon_ready(
 @pytest.mark.parametrize(
     ("name", "dark"),
     [("small", False), ("small", True), ("none", True), ("big", False),
-     ("compare", False), ("compare", True)],
+     ("compare", False), ("compare", True), ("traced", False), ("traced", True),
+     ("graph", False), ("graph", True), ("board", False), ("board", True)],
 )  # fmt: skip
 def test_axe_finds_no_serious_violation(
     driver: Any, pages: dict[str, Path], name: str, dark: bool
 ) -> None:
     see(driver, pages[name], dark=dark)
-    if name != "compare":
+    if name in ("small", "none", "big"):
         click(driver, '.graph .head[data-head="L0H0"]')
     assert serious_violations(driver) == []

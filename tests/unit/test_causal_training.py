@@ -15,9 +15,11 @@ from imir_detect.training.causal import (
     GraphRecipe,
     evaluate_on_graph,
     predict,
+    train_lens_on_graph,
     train_on_graph,
 )
 from imir_detect.training.two_stage import TwoStageRecipe, finish, train_two_stage
+from imir_detect.weights.native import ModelSpec
 
 
 def test_plain_training_learns_the_graph_and_beats_the_circuit() -> None:
@@ -82,6 +84,18 @@ def test_the_additive_model_trains_with_plain_rows() -> None:
     assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     with pytest.raises(InvalidArgumentError, match="even_rows needs a model whose positions are"):
         train_on_graph(task, model, GraphRecipe(steps=1))
+
+
+def test_a_transformer_lens_model_trains_on_whole_rows() -> None:
+    task = CausalGraphTask(pairs(4), 2)
+    spec = ModelSpec(2, task.length, n_layers=2, n_heads=1, d_model=8)
+    one, other = (spec.boot(0) for _ in range(2))
+    start = train_lens_on_graph(task, spec.boot(0), steps=1, batch=256)
+    losses = [
+        train_lens_on_graph(task, model, steps=60, batch=32, rate=0.03) for model in (one, other)
+    ]
+    assert losses[0] == losses[1] < start
+    assert not one.training
 
 
 def test_predictions_are_laws() -> None:

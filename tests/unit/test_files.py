@@ -148,3 +148,13 @@ def test_another_configuration_is_refused_by_name(tmp_path: Path) -> None:
         f"{tmp_path} belongs to another run; got seed=4, task.name='ioi'; wanted seed=3, "
         "task.name='recall'; next step: use another folder, or remove this one to start over"
     )
+
+
+def test_a_link_laid_in_the_way_is_never_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    (tmp_path / f".file.{os.getpid()}.tmp").symlink_to(victim)
+    write_atomically(tmp_path / "file", b"new")
+    assert victim.read_bytes() == b"mine"
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert not (tmp_path / "file").is_symlink()

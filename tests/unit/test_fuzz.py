@@ -1,5 +1,6 @@
 """A few hundred of the inputs that `benchmarks/fuzz.py` makes by the ten thousand."""
 
+import contextlib
 import sys
 import time
 import warnings
@@ -38,13 +39,21 @@ def test_a_failure_is_seen() -> None:
     import fuzz
 
     def target(rng: Random) -> None:
-        Path("../stranger").touch()
+        Path("here").touch()
+        Path("pwned").touch()
         raise ZeroDivisionError("by zero")
+
+    def stranger(rng: Random) -> None:
+        with contextlib.suppress(OSError):
+            Path("../stranger").write_text("x")
 
     count = fuzz.Count()
     with fuzz.scratch() as home:
         fuzz.one(count, "x:0", target, Random(0), home)
+        fuzz.one(count, "x:1", stranger, Random(0), home)
+        assert not (home.parent / "stranger").exists()
     assert count.failed[0].startswith("x:0: ZeroDivisionError: by zero (test_fuzz.py:")
-    assert count.failed[1] == "x:0: wrote ['stranger']"
+    assert count.failed[1] == "x:0: ran code from a file"
+    assert f"x:1: would write ['{home.parent / 'stranger'}']" in count.failed
     with pytest.raises(fuzz.TookTooLong, match=r"more than 0\.01 s"), fuzz.alarm(0.01):
         time.sleep(5)

@@ -9,8 +9,16 @@ import planted
 import pytest
 import torch
 
-from imir_detect import ImirError, detect_circuits, make_task, read_weights
+from imir_detect import (
+    ImirError,
+    detect_circuits,
+    make_task,
+    predict_attention,
+    read_weights,
+)
 from imir_detect.arguments import whole
+from imir_detect.behaviour import repeated_attention
+from imir_detect.circuits.causal_graph import recover_causal_graph
 from imir_detect.errors import InvalidArgumentError, UnsupportedModelError
 from imir_detect.gate import admit
 from imir_detect.tasks import AssociativeRecall, Batch
@@ -236,14 +244,84 @@ def test_a_task_gives_relation_vocabulary_and_context(weights: ModelWeights) -> 
     assert question.relation.partner.tolist() == [*task.relation.tolist(), -1, -1]
 
 
-@pytest.mark.parametrize("sizes", [{"d_vocab": 2}, {"n_ctx": 2}, {"d_vocab": 1, "n_ctx": 1}])
-def test_models_too_small_to_hold_a_circuit(sizes: dict[str, int]) -> None:
+@pytest.mark.parametrize("sizes", [{"d_vocab": 1}, {"n_ctx": 1}])
+def test_models_of_one_position_or_token(sizes: dict[str, int]) -> None:
     model = ModelSpec(**{"d_vocab": 9, "n_ctx": 6, "d_model": 8, **sizes}).boot(seed=0)
-    text = r"too small to hold a circuit .*; got \d positions and \d tokens; wanted at least 3 of"
+    text = (
+        r"one position or one token .*; got \d positions and \d tokens; wanted at least 2 of each"
+    )
     with pytest.raises(UnsupportedModelError, match=text):
         detect_circuits(model)
+
+
+@pytest.mark.parametrize("sizes", [{"d_vocab": 2}, {"n_ctx": 2}])
+def test_models_too_small_to_hold_a_circuit_hold_none(sizes: dict[str, int]) -> None:
+    model = ModelSpec(**{"d_vocab": 9, "n_ctx": 6, "d_model": 8, **sizes}).boot(seed=0)
+    report = detect_circuits(model)
+    assert report.label == "none"
+    assert not report.circuits
+    assert any("context is too short to tell" in text for text in report.limits)
 
 
 def test_the_smallest_models_get_an_answer() -> None:
     model = ModelSpec(3, 3, d_model=2, n_heads=2).boot(seed=0)
     assert detect_circuits(model).label == "none"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"nodes": 1}, "nodes does not fit the model's positions; got 1; wanted from 2 to 14"),
+        ({"nodes": "3"}, "nodes does not fit the model's positions; got '3'"),
+        ({"nodes": True}, "got True"),
+        ({"seed": -1}, "this is no seed; got seed=-1"),
+        ({"min_confidence": float("nan")}, "no confidence is like this; got min_confidence=nan"),
+        ({"min_confidence": 2, "seed": "a"}, "2 problems"),
+    ],
+)
+def test_arguments_of_the_causal_graph(
+    weights: ModelWeights, given: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        recover_causal_graph(weights, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("model", 0, None), "attention is predicted from weights; got a str; wanted ModelWeights"),
+        (
+            (None, 2, torch.zeros(1, 3, 70)),
+            r"has no such layer; got layer=2; wanted .* 0 \.\. 1",
+        ),
+        ((None, -1, torch.zeros(1, 3, 70)), "has no such layer; got layer=-1"),
+        ((None, True, torch.zeros(1, 3, 70)), "has no such layer; got layer=True"),
+        ((None, 0, torch.zeros(3, 70)), r"no residual stream of the model; got shape \(3, 70\)"),
+        ((None, 0, torch.zeros(1, 3, 71)), r"got shape \(1, 3, 71\); wanted \(n, pos, 70\)"),
+        ((None, 0, "x"), r"got shape \(\); wanted"),
+        ((None, 0, torch.zeros(1, 3, 70) / 0), "stream is not finite; got 210 of 210 entries"),
+    ],
+)
+def test_arguments_of_predicted_attention(
+    weights: ModelWeights, given: tuple[Any, Any, Any], text: str
+) -> None:
+    first, layer, residual = given
+    with pytest.raises(InvalidArgumentError, match=text):
+        predict_attention(first or weights, layer, residual)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"contexts": 0}, "contexts does not fit; got contexts=0; wanted a whole number of 1 or"),
+        ({"period": 1.5}, "period does not fit; got period=1.5"),
+        ({"seed": None}, "this is no seed"),
+    ],
+)
+def test_arguments_of_measured_attention(
+    weights: ModelWeights, given: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="by running the model; got a ModelWeights"):
+        repeated_attention(weights)
+    with pytest.raises(InvalidArgumentError, match=text):
+        repeated_attention(planted.induction(), **given)

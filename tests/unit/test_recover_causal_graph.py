@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,10 @@ from torch.testing import assert_close
 from imir_detect.circuits.causal_graph import (
     CausalEdge,
     CausalGraph,
-    discoveries,
     position_scores,
     recover_causal_graph,
 )
+from imir_detect.circuits.causal_null import head_p_values, row_p_values
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
 from imir_detect.models.disentangled import DisentangledTransformer
@@ -154,18 +155,46 @@ def test_scores_are_means_over_tokens_of_the_scores_with_tokens() -> None:
     assert_close(position_scores(w, 6), every.mean((1, 2)))
 
 
-def test_a_heads_rows_are_weighed_together_then_one_by_one() -> None:
-    """Fisher: p = .01, .01 gives chi-square 18.4 on 4 degrees of freedom, tail .001; with .9
-    twice more, 18.8 on 8, tail .016, which is above the level of .01."""
+def test_row_p_values_are_uniform_under_the_null_and_ignore_scale() -> None:
+    """Of rows of noise, as many lie below a level as the level says; a scale changes nothing."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(60, 20, 20, dtype=DTYPE, generator=generator)
+    one, other = (
+        row_p_values(scale * noise, generator=torch.Generator().manual_seed(0))
+        for scale in (1.0, 50.0)
+    )
+    assert_close(one, other)
+    for level in (0.01, 0.1, 0.5):
+        share = float((one < level).double().mean())
+        assert abs(share - level) < 4 * (level * (1 - level) / one.numel()) ** 0.5 + 0.2 * level
 
-    def edges(*p_values: float) -> list[CausalEdge]:
-        return [CausalEdge(0, i, 1.0, 1.0, p) for i, p in enumerate(p_values, 1)]
 
-    assert [e.p_value for e in discoveries(edges(0.01, 0.01))] == [0.01, 0.01]
-    assert [e.p_value for e in discoveries(edges(0.3, 0.0001, 0.001))] == [0.0001, 0.001]
-    assert discoveries(edges(0.01, 0.01, 0.9, 0.9)) == []
-    assert discoveries(edges(1.0, 1.0)) == []
-    assert discoveries([]) == []
+def test_a_row_with_one_large_earlier_entry_stands_out() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(1, 20, 20, dtype=DTYPE, generator=generator)
+    scores[0, 10, 4] = 8.0  # earlier
+    scores[0, 12, 15] = 8.0  # later: it only widens the row
+    p = row_p_values(scores, generator=generator)[0]
+    assert p[9] < 0.005 < 0.05 < p[11]
+
+
+def test_heads_of_few_dimensions_are_held_against_heads_of_few_dimensions() -> None:
+    """Rows of rank 2 repeat each other: Fisher's formula alone finds graphs in a tenth of them."""
+    generator = torch.Generator().manual_seed(1)
+    queries, keys = (torch.randn(200, 20, 2, dtype=DTYPE, generator=generator) for _ in range(2))
+    p = row_p_values(queries @ keys.transpose(1, 2), generator=generator)
+    seen = -p.log().sum(1)
+    formula = torch.special.gammaincc(torch.full_like(seen, 19.0), seen)
+    simulated = head_p_values(p, 64, 2, generator=generator)
+    assert float((formula < 0.01).double().mean()) > 0.04
+    assert float((simulated < 0.01).double().mean()) < 0.03
+
+
+def test_without_a_rare_head_nothing_is_simulated() -> None:
+    """Fisher by hand: p = .5, .5 gives - sum log p = 1.386, tail (1 + x) e^-x = .597."""
+    p = torch.full((1, 2), 0.5, dtype=DTYPE)
+    found = head_p_values(p, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert float(found) == pytest.approx(0.25 * (1 + 2 * math.log(2)))
 
 
 def test_a_graph_prints_and_tabulates_itself() -> None:

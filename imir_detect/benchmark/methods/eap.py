@@ -7,15 +7,23 @@ difference between the answer and the corrupt sequence's answer. Ranked by absol
 
 from __future__ import annotations
 
+import torch
+
 from imir_detect.benchmark.attribution import edge_scores, residuals
 from imir_detect.benchmark.cases import Case
-from imir_detect.benchmark.contract import Budget, Scores, method
+from imir_detect.benchmark.contract import Budget, Scores, everything, method
 from imir_detect.coordinates.pathsum import sum_paths
 
 
-@method("eap", about="edge attribution patching, gradient on the clean run")
+@method("eap", about="edge attribution patching, gradient on the clean run", supports=everything)
 def eap(case: Case, *, budget: Budget) -> Scores:
-    """First-order effects, clean gradient."""
+    """First-order effects, clean gradient. Of units: the slope of the answer's margin over all
+    other logits."""
+    if case.granularity == "unit":
+        units = case.without_units(budget.samples, seed=budget.seed)
+        whole = torch.ones(units.size, dtype=torch.bool)
+        signed = -units.objective.margins(whole)[1].mean(0)
+        return Scores(signed.abs(), signed=signed, forwards=1, backwards=1)
     return _eap(case, budget, corrupt=False)
 
 

@@ -7,10 +7,12 @@ import zlib
 import torch
 
 from imir_detect.benchmark.cases import Case
-from imir_detect.benchmark.contract import Budget, Scores, method
+from imir_detect.benchmark.contract import Budget, Scores, everything, method
 
 
-@method("random", about="uniform random scores, mean of many draws", sees="nothing")
+@method(
+    "random", about="uniform random scores, mean of many draws", sees="nothing", supports=everything
+)
 def random(case: Case, *, budget: Budget) -> Scores:
     """Ten times `budget.draws` draws of one score an item, others for every case."""
     seed = zlib.crc32(f"{case.name} {budget.seed}".encode())
@@ -18,7 +20,7 @@ def random(case: Case, *, budget: Budget) -> Scores:
     return Scores(torch.rand(10 * budget.draws, len(case.items), generator=generator))
 
 
-@method("truth", about="the labels themselves", sees="truth")
+@method("truth", about="the labels themselves", sees="truth", supports=everything)
 def truth(case: Case, *, budget: Budget) -> Scores:
     """1 for what is right, 0 for the rest."""
     assert case.labels is not None

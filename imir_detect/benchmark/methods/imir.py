@@ -11,18 +11,24 @@ import torch
 
 from imir_detect._typing import Int, Tensor
 from imir_detect.benchmark.cases import Case, Question
-from imir_detect.benchmark.contract import Budget, Scores, method
+from imir_detect.benchmark.contract import Budget, Scores, everything, method
+from imir_detect.benchmark.methods.imir_units import unit_scores
 from imir_detect.benchmark.reading import edge_effects
 from imir_detect.circuits.matched import FEWEST
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.coordinates.pathsum import Trace, sum_paths
 from imir_detect.frame.contexts import Contexts, asking_contexts, distinct_tokens
-from imir_detect.frame.lookups import Lookup, matching_contexts
+from imir_detect.frame.lookups import matching_contexts
 
 MOST = 64  # positions of a context
 
 
-@method("imir", about="edge effects read from weights (this package)", sees="weights")
+@method(
+    "imir",
+    about="edge effects read from weights (this package)",
+    sees="weights",
+    supports=everything,
+)
 def imir(case: Case, *, budget: Budget) -> Scores:
     """Nats that every edge brings to the answer, softmax by softmax."""
     w = case.weights
@@ -31,6 +37,8 @@ def imir(case: Case, *, budget: Budget) -> Scores:
     probe = Probe(w, vocabulary, length, samples=budget.samples, seed=budget.seed)
     contexts, trace, against = own_contexts(probe, case.question)
     effects = case.question.sign * edge_effects(w, trace, contexts, against, case.ablation)
+    if case.granularity == "unit":
+        return Scores(unit_scores(case, trace, effects, seed=budget.seed))
     values = case.to_items(effects)
     return Scores(values, signed=values, note="contexts of its own, no task data")
 
@@ -66,13 +74,13 @@ def own_contexts(probe: Probe, question: Question) -> tuple[Contexts, Trace, Ten
 
 def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tensor, "n m"]]:
     """Contexts at the places where the model answers: these are chosen on 2 n contexts, and at most
-    n / 2 of them are read on."""
+    n of them are read on, as many as other methods have prompts."""
     asked = None if question.asked is None else torch.arange(question.asked)
     drawn = matching_contexts(
         2 * probe.samples,
         probe.context,
         probe.vocabulary,
-        Lookup(question.back),
+        question.lookup,
         asked=asked,
         generator=probe.generator(20),
     )
@@ -81,7 +89,7 @@ def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tens
     if question.sign < 0:
         right = torch.ones_like(right)  # what is pushed down is pushed down everywhere
     cells = cover(right, drawn, probe.context)
-    read = max(FEWEST, probe.samples // 2)
+    read = max(FEWEST, probe.samples)
     kept = cells[drawn.query, drawn.match].nonzero()[:, 0][:read]
     if len(kept) < min(FEWEST, read):
         kept = torch.arange(min(read, len(drawn)))

@@ -1,7 +1,7 @@
-"""Ours with Algorithm 1: the edges are the directions, and the one missed least goes next.
+"""Ours with Algorithm 1: the edges or units are the directions; the one missed least goes next.
 
-Elimination (`imir_detect.circuits.eliminate`) runs on the task's loss with ablated edges. Edges are
-ranked by the order of removal; those kept come last, ranked by what removing each would cost.
+Elimination (`imir_detect.circuits.eliminate`) runs on the task's loss with what is gone ablated.
+Ranked by the order of removal; those kept come last, ranked by what removing each would cost.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from imir_detect.benchmark.cases import Case
-from imir_detect.benchmark.contract import Budget, Scores, Support, edges_or_heads, method
+from imir_detect.benchmark.contract import Budget, Scores, Support, everything, method
 from imir_detect.benchmark.graph import PatchedModel
-from imir_detect.circuits.eliminate import Search, eliminate
+from imir_detect.circuits.eliminate import Objective, Search, eliminate
 
-MOST_EDGES = 150
+MOST_ITEMS = 150
 SLACK = 0.25  # of the way from the whole model's loss to that of no edge at all
 
 
@@ -27,11 +27,11 @@ class EdgeObjective:
 
     @property
     def size(self) -> int:
-        return len(self.model.edges)
+        return self.model.size
 
-    def _margin(self, keep: Tensor) -> Tensor:
+    def _margin(self, logits: Tensor) -> Tensor:
         prompts = self.model.prompts
-        logits = prompts.sign * self.model.run(keep)
+        logits = prompts.sign * logits
         own = logits.gather(1, prompts.answer[:, None])
         others = logits.scatter(1, prompts.answer[:, None], float("-inf"))
         return own[:, 0] - others.logsumexp(1)
@@ -39,40 +39,62 @@ class EdgeObjective:
     def evaluate(self, alive: Tensor) -> tuple[float, float]:
         """Mean loss in nats, and the share of right answers."""
         with torch.no_grad():
-            margin = self._margin(alive.double())
-        loss = float(torch.nn.functional.softplus(-margin).mean())
-        return loss, float((margin > 0).double().mean())
+            margin = self._margin(self.model.run(alive.double()))
+        return _loss(margin), float((margin > 0).double().mean())
 
     def without(self, alive: Tensor, candidates: Tensor) -> Tensor:
-        """Loss with each candidate gone."""
+        """Loss with each candidate gone; what the layers before it write is computed once."""
         found = []
-        for one in candidates.tolist():
-            trial = alive.clone()
-            trial[one] = False
-            found.append(self.evaluate(trial)[0])
+        with torch.no_grad():
+            written = self.model.written(alive.double(), self.model.clean[:1])
+            for one in candidates.tolist():
+                trial = alive.double()
+                trial[one] = 0.0
+                first = self.model.first_layer(one)
+                found.append(
+                    _loss(self._margin(self.model.run(trial, first=first, written=written)))
+                )
         return torch.tensor(found, dtype=torch.float64)
 
     def margins(self, alive: Tensor) -> tuple[Tensor, Tensor]:
         """Margins, and their first-order change: the mean slope, the same for each input."""
         keep = alive.double().requires_grad_()
         with torch.enable_grad():
-            margin = self._margin(keep)
+            margin = self._margin(self.model.run(keep))
             (slope,) = torch.autograd.grad(margin.mean(), keep)
         self.backwards += 1
         return margin.detach(), (-slope * alive).expand(len(margin), -1)
 
 
+def _loss(margin: Tensor) -> float:
+    return float(torch.nn.functional.softplus(-margin).mean())
+
+
 def _supports(case: Case) -> Support:
-    if len(case.edges) > MOST_EDGES:
-        return Support(False, f"{len(case.edges)} edges, more than {MOST_EDGES}")
-    return edges_or_heads(case)
+    if len(case.items) > MOST_ITEMS or len(case.edges) > MOST_ITEMS:
+        return Support(False, f"{len(case.items)} {case.granularity}s, more than {MOST_ITEMS}")
+    return everything(case)
 
 
-@method("imir-eliminate", about="Algorithm 1 over edges, on the task's loss", supports=_supports)
+@method(
+    "imir-eliminate",
+    about="Algorithm 1 over edges or units, on the task's loss",
+    supports=_supports,
+)
 def imir_eliminate(case: Case, *, budget: Budget) -> Scores:
     """Rank of removal."""
+    if case.granularity == "unit":
+        units = case.without_units(budget.samples, seed=budget.seed)
+        values, passes = _ranks(units.objective)
+        return Scores(values, forwards=passes)
     model = case.patched(budget.samples, seed=budget.seed)
     objective = EdgeObjective(model)
+    values, _ = _ranks(objective)
+    return Scores(case.to_items(values), forwards=model.forwards, backwards=objective.backwards)
+
+
+def _ranks(objective: Objective) -> tuple[Tensor, int]:
+    """Scores of the directions, and how often the loss was evaluated."""
     size = objective.size
     whole = objective.evaluate(torch.ones(size, dtype=torch.bool))[0]
     none = objective.evaluate(torch.zeros(size, dtype=torch.bool))[0]
@@ -87,4 +109,4 @@ def imir_eliminate(case: Case, *, budget: Budget) -> Scores:
         alive[kept] = True
         cost = objective.without(alive, kept)
         values[kept] = 1.0 + (cost - cost.min())
-    return Scores(case.to_items(values), forwards=model.forwards, backwards=objective.backwards)
+    return values, found.evaluations + 2 + len(found.kept)

@@ -9,6 +9,8 @@ import torch
 from imir_detect.benchmark import run as runner
 from imir_detect.benchmark import scatter
 from imir_detect.benchmark.contract import METHODS, Budget, Scores, Support, method
+from imir_detect.benchmark.meaning import item_scores
+from imir_detect.benchmark.metrics import auc
 from imir_detect.benchmark.results import (
     leaderboard,
     markdown,
@@ -75,6 +77,33 @@ def test_the_same_seed_gives_the_same_table_and_an_interrupted_run_resumes(
     assert kept.stat().st_mtime_ns == stamp  # what was there was not run again
     assert timeless(again) == timeless(found)
     assert timeless([r for r in again if r["method"] in ("truth", "imir")]) == timeless(first)
+
+
+def test_a_folder_of_another_state_of_the_code_is_refused(
+    rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, found = rows
+    monkeypatch.setattr("imir_detect.benchmark.run.code_hash", lambda: "0123456789ab")
+    with pytest.raises(InvalidArgumentError, match="got code='0123456789ab'; wanted code='"):
+        run(folder)
+    assert {row["code"] for row in found} == {found[0]["code"]} != {"0123456789ab"}
+
+
+def test_a_control_is_run_and_read_without_ranks(tmp_path: Path) -> None:
+    names = ("truth", "composition")
+    found = run_suite(("induction~fresh/zero/edge",), names, folder=tmp_path, progress=False)
+    assert [(row["status"], row["auc"], row["twin"]) for row in found] == [
+        ("ok", None, "induction/zero/edge")
+    ] * 2
+    assert (found[0]["top"], set(found[0]["item_labels"])) == (0.0, {"-"})
+    assert read_rows(tmp_path) == sorted(found, key=lambda row: row["method"])
+
+
+def test_an_area_can_be_recomputed_from_its_row(rows: Any) -> None:
+    for row in rows[1]:
+        scores, labels = item_scores(row)
+        if row["method"] != "random":  # of which the first draw is kept, and the mean shown
+            assert auc(scores[labels == 1], scores[labels == 0]) == pytest.approx(row["auc"])
 
 
 def test_two_workers_give_the_rows_of_one(rows: Any, tmp_path: Path) -> None:
@@ -260,7 +289,7 @@ def test_tables_are_drawn_from_rows_alone(rows: Any, tmp_path: Path) -> None:
 def test_a_point_is_on_the_front_when_nothing_is_better_and_cheaper() -> None:
     def row(name: str, auc: float, seconds: float) -> dict[str, Any]:
         fixed = {"status": "ok", "granularity": "edge", "forwards": 1, "backwards": 0}
-        return {**fixed, "method": name, "auc": auc, "seconds": seconds}
+        return {**fixed, "method": name, "auc": auc, "cpu_seconds": seconds}
 
     points = pareto([row("a", 0.9, 1.0), row("b", 0.8, 2.0), row("c", 0.95, 3.0)])
     assert {p["method"]: p["front"] for p in points} == {"a": True, "b": False, "c": True}
@@ -275,3 +304,5 @@ def test_core_is_as_large_as_promised() -> None:
     names = case_names("core")
     assert len(set(names)) == len(names) >= 60
     assert set(case_names("quick")) <= set(names) < set(case_names("full")) | set(names)
+    assert {name.split("/")[2] for name in names} == {"edge", "head", "unit"}
+    assert sum("~" in name for name in names) == 18

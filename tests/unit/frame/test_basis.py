@@ -22,14 +22,14 @@ def frame_of(values: str, *, layers: int = 2, heads: int = 1, **knobs) -> Frame:
 
 
 def draw(frame: Frame, seed: int) -> Coefficients:
-    weights = [
-        torch.zeros(frame.n_heads, frame.width(i), frame.width(i)).double()
-        for i in range(frame.n_layers)
-    ]
-    output = torch.zeros(frame.width(frame.n_layers), frame.embedding.shape[1]).double()
-    shape = frame.project(tuple(weights), output)
     g = torch.Generator().manual_seed(seed)
-    return shape.like(torch.randn(len(shape.flat()), generator=g, dtype=torch.float64))
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+    counts = [len(frame.paths(layer)) for layer in range(frame.n_layers + 1)]
+    attention = [normal(frame.n_heads, len(frame.selections), n, n) for n in counts[:-1]]
+    return Coefficients(tuple(attention), normal(len(frame.output_selections), counts[-1]))
 
 
 def test_paths_are_ordered_by_their_digits() -> None:

@@ -95,6 +95,9 @@ def test_asked_tokens_are_those_that_the_lookup_speaks_of() -> None:
 
 def test_room_is_counted_before_anything_is_drawn() -> None:
     assert (Lookup().least, Lookup(-1).least, Lookup(hops=2).least) == (3, 3, 5)
+    closed = Lookup(hops=2, closed=True)
+    assert closed.least == 7
+    assert len(drawn(closed, 7, 0)[0]) > 0
     with pytest.raises(InvalidArgumentError, match="got 6 positions; wanted at least 8"):
         drawn(Lookup(prefix=2), 6, 0)
 

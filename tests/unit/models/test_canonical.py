@@ -41,7 +41,7 @@ def test_with_its_aids_it_is_right(n) -> None:
 
 
 def test_it_survives_elimination_from_noise_as_the_literal_algorithm_says() -> None:
-    frame, data = case(3, 4, 64)
+    frame, data = case(3, 4, 32)
     planted = two_hop(frame, match=12.0, readout=12.0, aids=True)
     g = torch.Generator().manual_seed(1)
     noise = 0.1 * torch.randn(len(planted.flat()), generator=g, dtype=torch.float64)

@@ -17,7 +17,8 @@ from imir_detect.models.planted_task import PlantedTask
 from imir_detect.models.planted_truth import ABLATIONS, truth_of
 from imir_detect.weights.run import run_logits
 
-ANSWERING = tuple(kind for kind in KINDS if kind not in ("none", "prefix_match"))
+LARGER = ("induction_long_prefix", "k_hop", "backward_retrieval")  # too many edges for every subset
+ANSWERING = tuple(k for k in KINDS if k not in ("none", "prefix_match", *LARGER))
 SMALL = {"vocab": 9, "context": 8}
 
 
@@ -62,6 +63,9 @@ HARD = {
     "redundant": PlantedSpec("induction", feeders="redundant", readers=2, noise=0.1),
     "pointer": PlantedSpec("pointer_induction", feeders="redundant", readers=2, norm="RMS"),
     "triggers": PlantedSpec("suppression", triggers=3, noise=0.1, distractors=1),
+    "prefix": PlantedSpec("induction_long_prefix", noise=0.1, norm="LN"),
+    "hops": PlantedSpec("k_hop", layers=3, heads=1),
+    "backward": PlantedSpec("backward_retrieval", noise=0.1, distractors=1, norm="RMS"),
     "deep": PlantedSpec("induction", layers=4, feeder_layer=1, reader_layer=2, distractors=3),
 }
 
@@ -115,6 +119,31 @@ def test_units_are_named_as_the_frame_names_them() -> None:
         ("copy", "out[identity] L1H0"),
     }
     assert {name for name, _ in truth_of(spec, "mean").units} == {"match", "copy"}
+
+
+def named(spec: PlantedSpec) -> set[tuple[str, str]]:
+    return {(name, str(direction)) for name, direction in truth_of(spec, "mean").units}
+
+
+def test_units_of_several_steps_follow_every_slot_to_its_writers() -> None:
+    assert named(PlantedSpec("k_hop", layers=3, heads=1)) == {
+        ("match", "L1H0[identity] q:direct k:L0H0"),
+        ("match", "L2H0[identity] q:L1H0 k:L0H0"),
+        ("copy", "out[identity] L2H0"),
+    }
+    assert named(PlantedSpec("backward_retrieval", heads=1)) == {
+        ("match", "L1H0[identity] q:direct k:direct"),
+        ("copy", "out[identity] L0H0>L1H0"),
+    }
+    spec = PlantedSpec("induction_long_prefix", heads=2, seed=1)
+    near, far = (job.head for job in jobs(spec)[:2])
+    ((reader, _),) = [(job.head, 0) for job in jobs(spec) if job.role == "reader"]
+    a, b, c = (f"L{layer}H{head}" for layer, head in (near, far, reader))
+    assert named(spec) == {
+        ("match", f"{c}[identity] q:direct k:{a}"),
+        ("match", f"{c}[identity] q:{a} k:{b}"),
+        ("copy", f"out[identity] {c}"),
+    }
 
 
 def test_the_bridge_computes_what_its_weights_say() -> None:

@@ -1,6 +1,7 @@
 """Pages of studies: every edge and every method is there, hostile names stay text."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ def test_the_graph_page_has_an_arc_a_candidate_and_says_what_it_rests_on(tmp_pat
     assert "2 edges among 3 positions, read from the weights of layer 0." in text
     assert "As a rule a position depends on one other; 1 depends on none." in text
     assert "a note" in text
+    unsure = replace(GRAPH, undecided=(0,))
+    page = write_graph_page(unsure, tmp_path / "u.html").read_text()
+    assert "all depend on some; of 1 it could not be told." in page
 
 
 def test_a_model_without_a_graph_is_told_so(tmp_path: Path) -> None:
@@ -49,6 +53,8 @@ def test_the_leaderboard_page_ranks_methods_and_says_what_was_not_run(tmp_path: 
     edges = text[text.index("Edges") : text.index("Heads")]
     assert edges.index("slow") < edges.index("quick") < edges.index("poor")
     assert "slow 1 declined: too large for it" in text
+    only = write_leaderboard_page([run("a/zero/edge", "never", None)], tmp_path / "d.html")
+    assert "1 circuit-discovery method on 1 case" in words(only.read_text())
     with pytest.raises(InvalidArgumentError, match="these rows are not what the figure is drawn"):
         write_leaderboard_page([], tmp_path / "none.html")
 

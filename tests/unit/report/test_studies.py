@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from studies_cases import GRAPH, PHASE, SUITE
+from studies_cases import GRAPH, PHASE, SUITE, run
 
 from imir_detect.circuits.causal_graph import CausalGraph
 from imir_detect.errors import InvalidArgumentError
@@ -108,6 +108,16 @@ def test_every_case_has_its_cell_and_gaps_stay_empty() -> None:
     drawn = image.images[0].get_array().filled(math.nan)
     assert math.isnan(drawn[1][0])
     assert drawn[1][1] == 0.6
+
+
+def test_controls_and_suites_without_a_run_are_drawn_too() -> None:
+    control = {**run("c-control/zero/edge", "slow", None), "status": "ok", "source": "control"}
+    only = {**control, "method": "alone"}
+    assert len(figure_table("cases", [*SUITE, control, only])) == len(SUITE)
+    declined = [run("a/zero/edge", "never", None)]
+    for name in ("leaderboard", "pareto", "cases"):
+        assert figure(name, declined, backend="matplotlib").axes
+        assert figure(name, declined) is not None
 
 
 def test_labels_of_close_points_do_not_lie_on_each_other() -> None:

@@ -225,6 +225,7 @@ def small() -> dict[str, Any]:
         ({"a": 1}, r"got 'a': a int; .*pass model.state_dict\(\)"),
         ({"model": {"a": 1}, "step": 3}, r".*'step': a int; .*holds it inside: pass \['model'\]"),
         ({3: torch.zeros(1)}, "got 3 for a name"),
+        ({"a": torch.eye(2).to_sparse(), "module.a": torch.eye(2).to_sparse()}, "got a twice"),
         ({"a": torch.zeros(1), "module.a": torch.ones(1)}, "got a twice, behind different prefix"),
     ],
 )
@@ -318,6 +319,11 @@ def test_every_tensor_that_does_not_fit_is_named() -> None:
 def test_what_names_no_model_is_refused(source: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"this names no model; got .*; wanted a path"):
         open_model(source)
+
+
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(UnreadableFileError, match="names no file; got OSError: File name too long"):
+        open_model("x" * 300)
 
 
 @pytest.fixture
