@@ -102,6 +102,7 @@ REPORT: dict[str, Shape] = {
             "named": COUNT,
             "coverage": SHARE,
             "pairs?": [(either(TEXT, COUNT), either(TEXT, COUNT))],
+            "spelled?": [(TEXT, TEXT)],
         },
     },
 }

@@ -63,6 +63,8 @@ def at(data: Any, path: tuple[Any, ...], value: Any) -> Any:
         (("limits",), [1], r"limits\[0\] is 1, not text"),
         (("warnings",), "w", "warnings is 'w', not a list"),
         (("meta", "model"), {}, "meta.model.layers is missing; meta.model.heads is missing"),
+        (("meta", "relation", "spelled"), [["a"]], r"meta.relation.spelled\[0\] has 1 entries"),
+        (("meta", "relation", "spelled"), 3, "meta.relation.spelled is 3, not a list"),
         (("meta", "relation", "pairs"), [[1, 2, 3]], r"meta.relation.pairs\[0\] has 3 entries"),
     ],
 )
