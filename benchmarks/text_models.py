@@ -1,6 +1,6 @@
 """Detection on the text models that `text_model.py` trained, against their measured attention.
 
-    python benchmarks/text_models.py [MODEL ...] [--seed 0] [--out FILE.csv]
+    python benchmarks/text_models.py [MODEL ...] [--route both] [--seed 0] [--out FILE.csv]
 
 MODEL: folders that `imir-detect detect` takes; default, all under `benchmarks/text_models/`. Each
 model goes both routes, whatever its size: all paths summed, and extended embeddings. Predicted
@@ -35,6 +35,7 @@ HOME = Path(__file__).parent / "text_models"
 SCORES = ("induction", "previous_token", "duplicate_token")
 POSITIVE = 0.3
 LONGEST = 64
+ROUTES = {"extended": deep_route, "exact": exact_route}
 
 
 def agreement(predicted: list[float], measured: list[float]) -> dict[str, float | int | None]:
@@ -58,7 +59,7 @@ def intact(folder: Path) -> bool | None:
     return told == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
-def rows_of(folder: Path, seed: int) -> list[dict[str, Any]]:
+def rows_of(folder: Path, seed: int, routes: list[Any]) -> list[dict[str, Any]]:
     if intact(folder) is False:
         raise SystemExit(f"{folder}: the weights are not those of the card")
     model = open_model(folder)
@@ -68,7 +69,7 @@ def rows_of(folder: Path, seed: int) -> list[dict[str, Any]]:
     probe = Probe(weights, torch.arange(weights.vocab_size), context, seed=seed)
     taken = "extended embeddings" if too_deep(weights, context) else "all paths summed"
     rows = []
-    for route in (exact_route, deep_route):
+    for route in routes:
         found = route(model, probe, None)
         heads = Table.of(type(found.heads[0]), found.heads)
         print(f"\n{folder.name}, {found.route}{' (its own)' if found.route == taken else ''}")
@@ -91,13 +92,15 @@ def rows_of(folder: Path, seed: int) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--route", choices=["both", *ROUTES], default="both")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     folders = arguments.models or sorted(f.parent for f in HOME.glob("*/recipe.json"))
-    rows = [row for folder in folders for row in rows_of(folder, arguments.seed)]
+    routes = list(ROUTES.values()) if arguments.route == "both" else [ROUTES[arguments.route]]
+    rows = [row for folder in folders for row in rows_of(folder, arguments.seed, routes)]
     if arguments.out is not None:
         with arguments.out.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

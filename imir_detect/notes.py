@@ -40,7 +40,8 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
         "coordinates have no rows for compositions through named heads; key feeders of induction "
         f"heads are named, query and value feeders are not looked for: {_compositions(w)} "
         "compositions of two heads; attention counts them, and so does what is measured by running",
-        "k-hop, skip, longer-prefix and backward-retrieval circuits are not looked for",
+        "k-hop, skip, longer-prefix and backward-retrieval circuits and latent graphs are not "
+        "looked for",
         "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
         _false_positives(w),
         f"{_calibration(w)}; extrapolated: no model of that split took this route",

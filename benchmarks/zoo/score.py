@@ -1,6 +1,6 @@
 """Read models of a split from their weights, and set what was read beside what was measured.
 
-    python benchmarks/zoo/score.py --split training --models benchmarks/zoo/models
+    python benchmarks/zoo/score.py --split fresh --models benchmarks/zoo/models
 
 One JSON line a model is written to benchmarks/zoo/results/SPLIT.jsonl as it goes, and skips what
 is there; the tables are made from these lines by `benchmarks/zoo/tables.py`. Models come in a

@@ -11,11 +11,13 @@ from imir_detect.circuits.core import IN_CONTEXT, Circuit
 from imir_detect.circuits.induction import Answering, ask_for_answers
 from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
-from imir_detect.circuits.probe import Probe
-from imir_detect.frame.lookups import INDUCTION, Lookup
+from imir_detect.circuits.probe import Probe, answers
+from imir_detect.coordinates.pathsum import sum_paths
+from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
 FURTHER = (2, 3)  # offsets of skip circuits
 HOPS = (2, 3, 4)
+FEW_ANSWERS = 2
 ENDS = ("induction", "skip")  # roles of heads that look behind a copy
 
 
@@ -54,6 +56,8 @@ def find_in_context(
         # Choosing places takes more contexts than judging them, and more for every copy that has a
         # place of its own.
         n = probe.samples * max(2, lookup.links)
+        if not _ever_answered(probe, lookup, asked, fill, n=n // 2, stream=70 + number):
+            continue
         first = observe(probe, lookup, asked, stream=20 + number, n=n, fill=fill)
         if len(first.contexts) >= FEWEST:  # else the contexts that were drawn have no room
             answering = ask_for_answers(probe, first, asked, fill, stream=number)
@@ -82,6 +86,23 @@ def _lookups(probe: Probe, patterns: Patterns[Any]) -> list[Lookup]:
     deep = [hops for hops in HOPS if depth > max(2, hops - 1)]
     asked += [Lookup(hops=hops, closed=closed) for closed in (False, True) for hops in deep]
     return [lookup for lookup in asked if probe.context >= lookup.least]
+
+
+def _ever_answered(
+    probe: Probe, lookup: Lookup, asked: Tensor | None, fill: Tensor | None, *, n: int, stream: int
+) -> bool:
+    """Whether more than a few of n contexts come out right: else nothing is compared. Heads that
+    match at an offset are looked for in any case."""
+    if lookup.offset > 0 and lookup.plain:
+        return True
+    tokens = probe.vocabulary if fill is None else fill
+    generator = probe.generator(stream)
+    contexts = matching_contexts(n, probe.context, tokens, lookup, asked=asked, generator=generator)
+    weights = probe.weights
+    if not weights.same_vocabulary:
+        return False
+    right = answers(weights, sum_paths(weights, contexts.tokens), contexts)
+    return float(right.sum()) > FEW_ANSWERS
 
 
 def _worth_naming(

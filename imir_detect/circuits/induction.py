@@ -73,7 +73,7 @@ def ask_for_answers(
         wins = float(seen.right.mean()) if len(seen.contexts) else 0.0
     if not brings:
         return Answering(None, wins, 0.0)
-    by_match = min(wins, 2 * max(0.0, float(seen.answer_lift.mean())))
+    by_match = min(wins, (1 + lookup.plain) * max(0.0, float(seen.answer_lift.mean())))
     return Answering(_answering_circuit(probe, seen, cells), wins, by_match)
 
 

@@ -48,8 +48,9 @@ def smallest_that_answers(
     if best is None or best[2] < SHORT * full:
         best = _irreducible(probe, seen, full) or best
     # Answers that come just as often without the match (a model that copies from a fixed place)
-    # are not the circuit's: what the match adds must be half of them.
-    due = 2 * max(0.0, float(seen.answer_lift.mean()))
+    # are not the circuit's: what the match adds must be half of them, or all where the control's
+    # answer is another token.
+    due = (1 + seen.lookup.plain) * max(0.0, float(seen.answer_lift.mean()))
     return None if best is None else (best[0], best[1], min(best[2], full, due))
 
 

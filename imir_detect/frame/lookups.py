@@ -60,7 +60,7 @@ class Lookup:
 
     @property
     def _before(self) -> int:
-        return max(self.prefix - 1, -self.offset, 0)
+        return max(self.prefix - 1, -self.offset)
 
     @property
     def _behind(self) -> int:
@@ -193,8 +193,8 @@ def without_match(
     Nothing but the match is lost: the query, the wanted token and every position stay. With a
     prefix, the right copy and its rival swap the tokens before them instead: which of two copies
     is preferred for other reasons then shows on both sides alike. On a closed chain the last copy
-    and the wanted token's other place swap theirs, so that the answer is the one after it: with a
-    token missing, the answer would show by exclusion.
+    and the start of a pair that is no link swap theirs, so that the chain goes on elsewhere: with a
+    token missing, the answer would show by exclusion, and the wanted token's own places stay.
     """
     tokens = contexts.tokens.clone()
     rows, none = contexts.rows, torch.full_like(contexts.match, -1)
@@ -204,9 +204,11 @@ def without_match(
         right, rival = contexts.match - 1, contexts.links[:, 0] - 1
         return replace(contexts, tokens=_swapped(tokens, right, rival), match=none)
     if lookup.closed:
-        twice = tokens == contexts.wanted[:, None]
-        twice[rows, contexts.match + 1] = False
-        other = twice.int().argmax(1)
+        place = torch.arange(tokens.shape[1])
+        free = (place - contexts.match[:, None]) % 2 == 0
+        free &= (place + 1 < contexts.query[:, None]) & (tokens != contexts.wanted[:, None])
+        free[rows[:, None], contexts.links] = False
+        other = free.int().argmax(1)
         return replace(contexts, tokens=_swapped(tokens, contexts.match, other), match=none)
     # The query's own slot held a token of its own before the repeat was written there; drawing
     # one more row of tokens and taking the first that is unused gives the like of it.

@@ -204,6 +204,16 @@ def test_of_a_large_vocabulary_a_seeded_sample_is_averaged() -> None:
     assert torch.allclose(position_scores(alike, 5), position_scores(one, 5))
 
 
+def test_biases_of_queries_and_keys_are_part_of_the_scores() -> None:
+    weights = model_of(4, 5)
+    weights = replace(weights, b_Q=noise(5, *weights.b_Q.shape), b_K=noise(6, *weights.b_K.shape))
+    x = weights.W_E.mean(0) + weights.W_pos
+    for head, found in enumerate(position_scores(weights, 5)):
+        q = x @ weights.W_Q[0, head] + weights.b_Q[0, head]
+        k = x @ weights.W_K[0, head] + weights.b_K[0, head]
+        assert torch.allclose(found, q @ k.T / weights.scale[0])
+
+
 def test_a_model_without_position_embeddings_has_no_graph_on_positions() -> None:
     with pytest.raises(UnsupportedModelError, match=r"no position embeddings.*learned positions"):
         recover_causal_graph(model_of(5, 9, position="rotary"))

@@ -30,7 +30,7 @@ from imir_detect.circuits.matched import Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, cover, near_best, wins
 from imir_detect.circuits.relation import Relation
-from imir_detect.circuits.smallest import _copiers
+from imir_detect.circuits.smallest import _copiers, _irreducible
 from imir_detect.coordinates.pathsum import Trace
 from imir_detect.frame.contexts import Contexts
 from imir_detect.frame.lookups import INDUCTION, Lookup
@@ -122,6 +122,20 @@ def test_copiers_are_heads_that_look_and_bring_the_answer(seen: Matched) -> None
     for attends, kept in ((0.06, True), (0.04, False)):
         drawn = {head: torch.full((64,), attends, dtype=F64) for head in seen.lift}
         assert bool(_copiers(probe_of(), replace(seen, lift=drawn), 0.1)) == kept
+
+
+def test_what_is_left_of_all_paths_loses_answers_without_any_edge(seen: Matched) -> None:
+    found = _irreducible(probe_of(), seen, 1.0)
+    assert found is not None
+    copies, edges, alone = found
+    assert alone == 1.0
+    assert copies == {(1, 0): pytest.approx(1.0, abs=1e-3)}
+    between = {str(edge) for edge in edges if edge.source != "embed"}
+    assert between == {"L0H0 -K-> L1H0", "L1H0 -out-> output"}
+    assert {edge.target for edge in edges if edge.source == "embed"} >= {(0, 0), (1, 0)}
+    assert not {(0, 1), (1, 1)} & {edge.target for edge in edges}
+    # Where even all paths between heads answer less often than asked, nothing is left.
+    assert _irreducible(probe_of(), seen, 1.1) is None
 
 
 def test_shift_feeders_carry_the_match_and_pointers_do_not(seen: Matched) -> None:
@@ -424,7 +438,8 @@ def test_places_are_those_where_the_association_comes_out(paired: Probe) -> None
     assert _places(replace(paired, weights=weights), PAIRS)[0].tolist() == list(range(1, 9))
     # Where no token has a partner that is not shown, all places are asked.
     alone = Relation(torch.full((VOCAB,), -1), False)
-    assert _places(paired, alone)[0].tolist() == list(range(1, CONTEXT))
+    kept, best = _places(paired, alone)
+    assert kept.tolist() == best.tolist() == list(range(1, CONTEXT))
 
 
 def test_coverage_names_the_tokens_and_places_lost() -> None:

@@ -90,6 +90,24 @@ def test_a_sink_is_what_all_but_one_in_twenty_contexts_show() -> None:
     assert Patterns(short, short, 1).to_first(HEAD) == 0.0
 
 
+def test_standard_errors_are_those_over_contexts() -> None:
+    generator = torch.Generator().manual_seed(0)
+    attention = torch.rand(6, 2, 7, 7, generator=generator, dtype=F64).tril().softmax(-1)
+    found = Patterns(Seen((attention,)), Seen((attention,)), 3).errors((0, 1))
+    cells = (
+        [(i, i - 1) for i in range(2, 7)],  # one back, from query 2 on
+        [(i, i - 3) for i in range(4, 7)],  # the earlier copy, in the second period but its first
+        [(i, i - 2) for i in range(4, 7)],  # what followed it
+    )
+    for error, where in zip(found, cells, strict=True):
+        means = torch.stack([sum(row[1, i, j] for i, j in where) / len(where) for row in attention])
+        assert error == pytest.approx(float(means.std()) / 6**0.5)
+    one = Seen((attention[:1],))
+    assert Patterns(one, one, 3).errors((0, 1)) == (0.0, 0.0, 0.0)
+    # A period of all but one place leaves none behind a copy.
+    assert Patterns(Seen((attention,)), Seen((attention,)), 6).errors((0, 1))[1:] == (0.0, 0.0)
+
+
 # -- circuits --------------------------------------------------------------------------------------
 
 SIZE = 14

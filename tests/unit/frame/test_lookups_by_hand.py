@@ -97,7 +97,7 @@ def test_a_closed_chain_leads_through_all_its_pairs_and_back(
     for n, row in enumerate(contexts.tokens.tolist()):
         i, match = int(contexts.query[n]), int(contexts.match[n])
         pairs = {row[p]: row[p + 1] for p in range(match % 2, i - 1, 2)}
-        assert len(pairs) > lookup.hops
+        assert len(pairs) > lookup.hops + 1
         assert set(pairs) == set(pairs.values())
         token, seen = row[i], []
         while token not in seen:
@@ -109,14 +109,19 @@ def test_a_closed_chain_leads_through_all_its_pairs_and_back(
         assert [row[p] for p in places] == seen[: lookup.hops]
         assert places[-1] == match
         assert int(contexts.wanted[n]) == pairs[row[match]]
-        # Without the match the answer is the one after it, and every token still stands twice.
+        # Without the match the chain leads elsewhere; every token still stands twice, and the
+        # wanted one where it stood.
         other = plain.tokens[n].tolist()
         rest = {other[p]: other[p + 1] for p in range(match % 2, i - 1, 2)}
         token = other[i]
         for _ in range(lookup.hops):
             token = rest[token]
-        assert token == pairs[int(contexts.wanted[n])]
+        wanted = int(contexts.wanted[n])
+        assert token != wanted
         assert sorted(other) == sorted(row)
+        assert [p for p in range(i) if other[p] == wanted] == [
+            p for p in range(i) if row[p] == wanted
+        ]
 
 
 @pytest.mark.parametrize("lookup", [*OPEN, *CLOSED], ids=str)

@@ -88,6 +88,14 @@ def test_centring_removes_class_means_and_nothing_else() -> None:
     assert int(torch.linalg.matrix_rank(projector)) == 9 - 3  # two classes and the positions
 
 
+def test_the_distance_of_two_lines_is_the_sine_of_their_angle() -> None:
+    first = torch.tensor([[[1.0, 0.0], [0.0, 0.0]]], dtype=torch.float64)
+    aside = torch.tensor([[[0.0, 0.6], [0.0, 0.8]]], dtype=torch.float64)
+    for sine in (0.0, 0.28, 0.96):
+        second = (1 - sine**2) ** 0.5 * first + sine * aside
+        assert span_distance(first, 3 * second) == pytest.approx(sine, abs=1e-12)
+
+
 def test_a_chain_of_keys_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="keys to tokens that are no keys"):
         token_classes(torch.tensor([1, 2, -1]))
