@@ -81,7 +81,9 @@ def cover(score: Float[Tensor, " n"], contexts: Contexts, length: int) -> Bool[T
     links = contexts.links if contexts.links.numel() else contexts.match[:, None]
     query, place, width = contexts.query, torch.arange(length), links.shape[1]
     columns, best = torch.ones(length, dtype=torch.bool), 0.0
-    strides = [place % stride == start for stride in (2, 3) for start in range(stride)]
+    # Blocks of three have a prefix of two, or more hops than one.
+    blocks = (2, 3) if width > 1 else (2,)
+    strides = [place % stride == start for stride in blocks for start in range(stride)]
     for start in (columns, *strides):
         top = float(_means(score, query, start[links].all(1), length)[2].max())
         if top * NEAR_BEST > best:
@@ -138,9 +140,9 @@ def near_best(score: Tensor, place: Tensor, keep: Tensor, length: int) -> Bool[T
     """Places whose mean score, over the contexts to `keep`, is near that of the best place."""
     mean, count, shrunk = _means(score, place, keep, length)
     # A place is left out only where its mean falls short by more than its own standard error; one
-    # that was hardly seen, next to others, where what is believed of it falls short.
+    # that was hardly seen among many contexts, where what is believed of it falls short.
     error = (shrunk * (1 - shrunk)).clamp(min=0).sqrt() / count.sqrt()
-    scarce = count < min(HARDLY_SEEN, float(count.double().mean()) / 4)
+    scarce = (count < HARDLY_SEEN) & (len(score) >= 2 * HARDLY_SEEN * length)
     believed = torch.where(scarce, shrunk, mean + error)
     return (believed >= NEAR_BEST * shrunk.max()) & (mean > 0)
 

@@ -71,8 +71,9 @@ def _candidates(probe: Probe, seen: Matched) -> Iterator[tuple[dict[HeadIndex, f
 def _irreducible(
     probe: Probe, seen: Matched, full: float
 ) -> tuple[dict[HeadIndex, float], set[Edge], float] | None:
-    """All paths between heads, less every head and then every edge without which the answers stay;
-    None where these paths do not answer, or are too many to be tried one by one."""
+    """All paths through heads (and the direct one, where these do not answer alone), less every
+    head and then every edge without which the answers stay; None where they are too many to be
+    tried one by one."""
     weights = probe.weights
     heads = set(weights.heads)
     if len(heads) > MOST_HEADS:
@@ -82,18 +83,21 @@ def _irreducible(
         trace = sum_edges(weights, seen.contexts.tokens, edges, seen.trace)
         return float(answers(weights, trace, seen.contexts).mean())
 
+    direct: set[Edge] = set()
     if alone(_all_edges(heads)) < ENOUGH * full:
+        direct = {Edge(EMBED, OUTPUT, "out")}
+    if alone(_all_edges(heads) | direct) < ENOUGH * full:
         return None
     for head in sorted(heads, reverse=True):
-        if alone(_all_edges(heads - {head})) >= ENOUGH * full:
+        if alone(_all_edges(heads - {head}) | direct) >= ENOUGH * full:
             heads = heads - {head}
-    edges = _all_edges(heads)
+    edges = _all_edges(heads) | direct
     between = sorted((e for e in edges if e.source != EMBED), key=str)
     for edge in between if len(between) <= MOST_EDGES else []:
         if alone(edges - {edge}) >= ENOUGH * full:
             edges = edges - {edge}
     margins = logit_margins(weights, seen.trace, seen.contexts, competitors(seen))
-    ends = [e.source for e in edges if e.target == OUTPUT]
+    ends = [e.source for e in edges if e.target == OUTPUT and e.source != EMBED]
     total = sum(float(margins[end].mean()) for end in ends)
     lookers = [head for head in sorted(heads) if float(seen.attends[head].mean()) > LOOKS]
     # Where none looks at the wanted place (another copy of that token serves as well), those that
