@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from imir_detect._version import __version__
-from imir_detect.circuits.attending import OFFSETS, SIGNIFICANT
+from imir_detect.circuits.attending import SIGNIFICANT, distances
 from imir_detect.circuits.deep import Deep
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import MOST_TOKENS as MOST_RELATED
@@ -43,7 +43,7 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
         "k-hop, skip, longer-prefix and backward-retrieval circuits and latent graphs are not "
         "looked for",
         "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
-        _false_positives(w),
+        _false_positives(w, extended.context),
         f"{_calibration(w)}; extrapolated: no model of that split took this route",
     ]
     if not relation.estimated:
@@ -72,7 +72,7 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
         "coordinates follow paths through one earlier head; longer compositions count in "
         "predictions and have no coordinate of their own",
         "chains of more than four matches and prefixes of more than two tokens are not looked for",
-        _false_positives(w),
+        _false_positives(w, probe.context),
         _calibration(w),
     ]
     if probe.context < w.n_ctx:
@@ -122,11 +122,12 @@ def shape_of(w: ModelWeights) -> dict[str, Any]:
     }
 
 
-def _false_positives(w: ModelWeights) -> str:
-    tests = w.n_layers * w.n_heads * (1 + len(OFFSETS))
+def _false_positives(w: ModelWeights, context: int) -> str:
+    count = len(distances(context))
+    tests = w.n_layers * w.n_heads * count
     chance = min(1.0, tests * 0.5 * math.erfc(SIGNIFICANT / math.sqrt(2)))
     return (
-        f"attention at fixed distances was tested {tests} times (every head, {1 + len(OFFSETS)} "
+        f"attention at fixed distances was tested {tests} times (every head, {count} "
         f"distances) at z > {SIGNIFICANT}: chance of any false one {chance:.0e} under permuted rows"
     )
 

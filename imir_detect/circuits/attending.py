@@ -137,22 +137,24 @@ def _pushed_down(probe: Probe, seen: Matched, head: HeadIndex) -> float:
     return float(((own <= logits.amin(1)) & below).double().mean())
 
 
+def distances(context: int) -> list[tuple[int, float]]:
+    """How many back is tried, and the attention that it takes: the further back, the more places
+    are tried and the fewer queries see them."""
+    near = [(j, ATTENDS) for j in (1, *OFFSETS) if j < max(context - 1, 2)]
+    return near + [(j, SINKS) for j in range(max(OFFSETS) + 1, context - FEWEST)]
+
+
 def fixed_place_circuits(probe: Probe, patterns: Patterns[Any]) -> list[Circuit]:
     """Single heads that attend to a fixed place: one back, further back, or position 0."""
     if probe.context < 4:
         return []
     found = []
+    tried = distances(probe.context)
     for head in probe.weights.heads:
-        far = range(max(OFFSETS) + 1, probe.context - FEWEST)
-        places: list[tuple[Kind, float, int]] = [
-            ("previous_token", ATTENDS, 1),
-            *(("offset", ATTENDS, j) for j in OFFSETS if j < probe.context - 1),
-            # The further back, the more places are tried and the fewer queries see them.
-            *(("offset", SINKS, j) for j in far),
-        ]
-        for kind, bar, offset in places:
-            attention, z = patterns.back(head, offset)
+        measured = patterns.backs(head, [offset for offset, _ in tried])
+        for (offset, bar), (attention, z) in zip(tried, measured, strict=True):
             if attention > bar and z > SIGNIFICANT:
+                kind: Kind = "previous_token" if offset == 1 else "offset"
                 found.append(_at_fixed_place(patterns, head, kind, attention, offset))
         if (attention := patterns.to_first(head)) > SINKS:
             found.append(_at_fixed_place(patterns, head, "position_sink", attention, 0))

@@ -6,6 +6,7 @@ many after the earlier copy" can be the same place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -48,11 +49,12 @@ class Patterns(Generic[Seen]):
         trace = self.repeated if repeated else self.plain
         return trace.attention[head[0]][:, head[1]].mean(0)
 
-    def back(self, head: HeadIndex, offset: int) -> tuple[float, float]:
-        """Mean attention to i - offset over i > offset, and its z against permuted rows."""
+    def backs(self, head: HeadIndex, offsets: Iterable[int]) -> list[tuple[float, float]]:
+        """For each offset, mean attention to i - offset over i > offset, and its z against permuted
+        rows."""
         pattern = self.mean(head)
-        query = torch.arange(offset + 1, len(pattern))
-        return _against_permuted(pattern, query, query - offset)
+        queries = [(torch.arange(offset + 1, len(pattern)), offset) for offset in offsets]
+        return [_against_permuted(pattern, query, query - offset) for query, offset in queries]
 
     def previous(self, head: HeadIndex) -> float:
         """Mean attention to i - 1 over i > 1, on repeated tokens."""

@@ -13,6 +13,7 @@ from planted import S
 
 from imir_detect import Report, detect_circuits
 from imir_detect.circuits.core import Circuit
+from imir_detect.weights.native import ModelSpec
 
 
 def named(report: Report, kind: str) -> list[Circuit]:
@@ -177,3 +178,21 @@ def test_copying_from_a_fixed_distance_or_place_is_no_induction() -> None:
         report = detect_circuits(model)
         assert report.label == "none"
         assert not named(report, "induction")
+
+
+def test_a_head_that_looks_far_back_is_an_offset_head_where_enough_places_see_it() -> None:
+    spec = ModelSpec(24, 24, n_layers=1, n_heads=2, d_model=96, d_head=24)
+    model = spec.boot(seed=0)
+    with torch.no_grad():
+        for name, parameter in model.original_model.named_parameters():
+            if "ln" not in name:
+                parameter.zero_()
+        model.embed.weight[:, :24] = torch.eye(24)
+        model.pos_embed.weight[:, 24:48] = torch.eye(24)
+        model.unembed.weight[:, 48:72] = torch.eye(24)
+    planted.set_head(model, 0, 1, query=slice(24, 48), key=slice(24, 48), back=7)
+    report = detect_circuits(model)
+    (circuit,) = named(report, "offset")
+    assert (circuit.heads, circuit.note) == (((0, 1),), "attends 7 back")
+    assert role(report, 0, 1) == "offset"
+    assert any("(every head, 15 distances)" in text for text in report.limits)

@@ -45,9 +45,9 @@ TABLE = rows([1], [0.3, 0.7], [0.1, 0.6, 0.3], [0.2, 0.1, 0.4, 0.3], [0.5, 0.1, 
 
 def test_means_over_the_queries_that_have_such_a_token_by_hand() -> None:
     # One back from queries 2, 3, 4; position 0 as the token before is left out.
-    assert one_head(TABLE).back(HEAD, 1)[0] == pytest.approx((0.6 + 0.4 + 0.2) / 3)
-    assert one_head(TABLE).back(HEAD, 2)[0] == pytest.approx((0.1 + 0.1) / 2)
-    assert one_head(TABLE).back(HEAD, 4) == (0.0, 0.0)
+    assert one_head(TABLE).backs(HEAD, [1])[0][0] == pytest.approx((0.6 + 0.4 + 0.2) / 3)
+    assert one_head(TABLE).backs(HEAD, [2])[0][0] == pytest.approx((0.1 + 0.1) / 2)
+    assert one_head(TABLE).backs(HEAD, [4])[0] == (0.0, 0.0)
     other = torch.eye(5, dtype=F64)
     assert one_head(other, TABLE).previous(HEAD) == pytest.approx((0.6 + 0.4 + 0.2) / 3)
     assert one_head(other, TABLE[:2, :2]).previous(HEAD) == 0.0
@@ -69,12 +69,12 @@ def test_z_is_standardised_over_all_choices_of_one_entry_a_row() -> None:
         table = TABLE.clone()
         for i, j in zip((2, 3, 4), chosen, strict=True):
             table[i, [i - 1, j]] = table[i, [j, i - 1]]
-        zs.append(one_head(table).back(HEAD, 1)[1])
+        zs.append(one_head(table).backs(HEAD, [1])[0][1])
     values = torch.tensor(zs, dtype=F64)
     assert float(values.mean()) == pytest.approx(0, abs=1e-9)
     assert float(values.square().mean()) == pytest.approx(1)
     even = torch.ones(5, 5, dtype=F64).tril() / torch.arange(1, 6, dtype=F64)[:, None]
-    assert one_head(even).back(HEAD, 1) == (pytest.approx((1 / 3 + 1 / 4 + 1 / 5) / 3), 0.0)
+    assert one_head(even).backs(HEAD, [1])[0] == (pytest.approx((1 / 3 + 1 / 4 + 1 / 5) / 3), 0.0)
 
 
 def test_a_sink_is_what_all_but_one_in_twenty_contexts_show() -> None:
