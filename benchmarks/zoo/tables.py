@@ -239,8 +239,10 @@ def misses(rows: list[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="fresh")
+    parser.add_argument("--rows", help="the readings, where others than the split's newest")
     args = parser.parse_args()
-    rows = read(args.split)
+    name = args.rows or args.split
+    rows = read(name)
     counts = {n: sum(r["label"] == n for r in rows) for n in (*LABELS, "ambiguous")}
     tables = {
         "Labels": label_table(rows, args.split),
@@ -248,14 +250,16 @@ def main() -> None:
         "Roles of heads": role_table(rows),
     }
     text = (
-        f"# The {args.split} split\n\nBy `python benchmarks/zoo/tables.py --split {args.split}`. "
+        f"# The {args.split} split\n\nBy `python benchmarks/zoo/tables.py --split {args.split}"
+        + (f" --rows {name}" if args.rows else "")
+        + "`. "
     )
     text += f"{len(rows)} models, by measured label: {counts}. 95 % intervals in brackets.\n"
     for title, table in tables.items():
         text += f"\n## {title}\n\n{markdown(table)}\n"
     text += f"\n## Unambiguous models whose label was not read\n\n{misses(rows)}\n"
-    (RESULTS / f"{args.split}.md").write_text(text)
-    (RESULTS / f"{args.split}.json").write_text(json.dumps(tables, indent=1) + "\n")
+    (RESULTS / f"{name}.md").write_text(text)
+    (RESULTS / f"{name}.json").write_text(json.dumps(tables, indent=1) + "\n")
     print(text)
 
 

@@ -50,9 +50,10 @@ def find_in_context(
     attend by a match and are part of none. `asked`: tokens asked of; `fill`: of the rest."""
     tried: dict[int, _Tried] = {}
     for number, lookup in enumerate(_lookups(probe, patterns), start=1):
-        open_chain = any(t.circuit and t.circuit.hops == lookup.hops for t in tried.values())
-        if lookup.closed and open_chain:
-            continue
+        if lookup.closed and any(
+            t.circuit and t.circuit.hops == lookup.hops for t in tried.values()
+        ):
+            continue  # the same number of hops is answered on an open chain
         # Choosing places takes more contexts than judging them, and more for every copy that has a
         # place of its own.
         n = probe.samples * max(2, lookup.links)
@@ -95,12 +96,11 @@ def _ever_answered(
     match at an offset are looked for in any case."""
     if lookup.offset > 0 and lookup.plain:
         return True
-    tokens = probe.vocabulary if fill is None else fill
-    generator = probe.generator(stream)
-    contexts = matching_contexts(n, probe.context, tokens, lookup, asked=asked, generator=generator)
-    weights = probe.weights
+    weights, generator = probe.weights, probe.generator(stream)
     if not weights.same_vocabulary:
         return False
+    tokens = probe.vocabulary if fill is None else fill
+    contexts = matching_contexts(n, probe.context, tokens, lookup, asked=asked, generator=generator)
     right = answers(weights, sum_paths(weights, contexts.tokens), contexts)
     return float(right.sum()) > FEW_ANSWERS
 
