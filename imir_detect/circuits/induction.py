@@ -25,7 +25,7 @@ from imir_detect.circuits.smallest import LOOKS, smallest_that_answers
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
-FEWEST_COPIES = 3  # places of copies from which a circuit other than induction is one
+FEWEST_COPIES = 3  # places of copies from which a circuit is one
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,13 @@ def ask_for_answers(
     lookup = first.lookup
     cells = cover(first.score, first.contexts, probe.context)
     cells &= lookup.cells(probe.context)
-    if not cells.any() or (lookup != INDUCTION and _few_copies(lookup, cells)):
+    few = not cells.any() or _few_copies(lookup, cells)
+    if few and (lookup != INDUCTION or not cells.any()):
         return Answering(None, 0.0, 0.0)
     seen = observe(
         probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
     )
-    brings = len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
+    brings = not few and len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
     if lookup == INDUCTION:
         wins = _share_won(probe, first, cells, asked, fill, guessing=not brings)
     else:
