@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imir_detect.arguments import check_seed, shown, whole
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.pathsum import name_of, sum_paths
@@ -142,7 +142,7 @@ def ablation_check(
     weights = probe.weights
     result: dict[str, Any] = {}
     for circuit in circuits:  # strongest first; of several of one kind, the strongest
-        answers = circuit.kind in (*IN_CONTEXT, "in_weights")
+        answers = circuit.in_context or circuit.kind == "in_weights"
         if not answers or circuit.strength < LEAST_STRENGTH or circuit.kind in result:
             continue
         generator = probe.generator(5)

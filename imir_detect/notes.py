@@ -71,8 +71,9 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
         f"a question (standard error up to {0.5 / math.sqrt(probe.samples):.2f})",
         "coordinates follow paths through one earlier head; longer compositions count in "
         "predictions and have no coordinate of their own",
-        "chains of more than four matches, prefixes of more than two tokens, and answers by another"
-        " rule than a lookup (such as which of two names stood once) are not looked for",
+        "chains of more than four matches, prefixes of more than two tokens, separators elsewhere "
+        "than at every second to fourth place, and answers by another rule than a lookup are not "
+        "looked for",
         _false_positives(w, probe.context),
         _calibration(w),
     ]

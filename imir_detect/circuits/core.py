@@ -39,7 +39,6 @@ IN_CONTEXT: tuple[Kind, ...] = (
     "induction",
     "induction_long_prefix",
     "pointer_induction",
-    "skip",
     "k_hop",
     "backward_retrieval",
 )
@@ -132,6 +131,13 @@ class Circuit:
         """The heads that no other head of the circuit reads."""
         read = {e.source for e in self.edges if e.target != OUTPUT}
         return tuple(head for head in self.heads if head not in read)
+
+    @property
+    def in_context(self) -> bool:
+        """Whether it counts for the label "icl": it says what stands behind an earlier copy or, at
+        a separator, what the model's sequences ask for there. Plain skips say another token."""
+        lagged = self.lookup is not None and self.lookup.lag > 0
+        return self.kind in IN_CONTEXT or lagged
 
     @property
     def works(self) -> bool:

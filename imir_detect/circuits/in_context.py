@@ -8,7 +8,7 @@ from typing import Any
 
 from imir_detect._typing import HeadIndex, Int, Tensor
 from imir_detect.circuits.attending import ATTENDS, matching_circuits
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import Answering, ask_for_answers
 from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
@@ -162,7 +162,7 @@ def _share_won(tried: dict[int, _Tried]) -> tuple[float, float]:
     best = (0.0, 0.0)
     for seen in tried.values():
         answering, circuit = seen.answering, seen.circuit
-        counts = circuit is not None and circuit.kind in IN_CONTEXT
+        counts = circuit is not None and circuit.in_context
         if seen.first.lookup == INDUCTION or (counts and answering.by_match > best[1]):
             best = answering.wins, answering.by_match
     return best

@@ -38,7 +38,7 @@ def unsaid_tokens(probe: Probe, relation: Relation) -> Int[Tensor, " unsaid"]:
     these are many, or where R names them (keys of a directed relation are never answers)."""
     weights, vocabulary = probe.weights, probe.vocabulary
     nobody = vocabulary[:0]
-    if not weights.same_vocabulary or len(vocabulary) > MOST_ASKED:
+    if not weights.same_vocabulary or len(vocabulary) > MOST_ASKED or probe.context < 3:
         return nobody
     n = -(-OFTEN * len(vocabulary) // (probe.context - 2))
     tokens = distinct_tokens(n, probe.context, vocabulary, generator=probe.generator(81))

@@ -43,7 +43,7 @@ DOES = {
     "copy.",
     "position_sink": "{ends} attend{s} to the first position, whatever stands there.",
 }
-ANSWERS = (*IN_CONTEXT, "in_weights")
+ANSWERS = (*IN_CONTEXT, "skip", "in_weights")
 FED_BY_SHIFT = ("induction", "induction_long_prefix", "skip")
 OWN = ("direct", "own")  # paths on which a head reads the token itself
 UNITS = ("shift", "match", "copy", "associate")

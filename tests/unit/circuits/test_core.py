@@ -43,7 +43,7 @@ def test_impossible_circuits_are_refused() -> None:
     [(0.9, 0.1, "icl"), (0.1, 0.9, "iwl"), (0.9, 0.9, "mixed"), (0.2, 0.3, "none")],
 )
 def test_the_label_follows_the_circuits_that_work(icl: float, iwl: float, label: str) -> None:
-    found = [circuit("induction", icl), circuit("in_weights", iwl), circuit("prefix_match", 1.0)]
+    found = [circuit("induction", icl), circuit("in_weights", iwl), circuit("skip", 1.0)]
     probabilities = label_probabilities(found)
     assert max(probabilities, key=lambda k: probabilities[k]) == label
     assert sum(probabilities.values()) == pytest.approx(1)

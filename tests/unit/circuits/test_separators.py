@@ -62,7 +62,9 @@ def test_tokens_that_are_never_on_top_are_unsaid() -> None:
 
 
 def test_many_silent_tokens_or_tokens_of_the_relation_are_no_separators() -> None:
-    assert unsaid_tokens(probe_of(silent(0, 1, 2, 3)), relation({})).tolist() == []  # over a quarter
+    assert (
+        unsaid_tokens(probe_of(silent(0, 1, 2, 3)), relation({})).tolist() == []
+    )  # over a quarter
     assert unsaid_tokens(probe_of(silent(3, 8)), relation({3: 5})).tolist() == []
     assert unsaid_tokens(probe_of(silent(3, 8)), relation({5: 8})).tolist() == []
 

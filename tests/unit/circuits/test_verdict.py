@@ -30,7 +30,7 @@ def test_features_are_those_of_the_strongest_circuit_of_each_axis() -> None:
         circuit("induction", 0.6, shift=4.0, match=3.0, copy=9.0),
         circuit("pointer_induction", 0.7, look=5.0, match=6.0, copy=2.0),
         circuit("in_weights", 0.2, associate=8.0, **{"associate direct": 1.0}),
-        circuit("prefix_match", 1.0, shift=1.0),
+        circuit("skip", 1.0, shift=1.0),
     ]
     values = features(found)
     assert {k: v for k, v in values.items() if not k.endswith("_odds")} == {
