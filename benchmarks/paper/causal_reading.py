@@ -45,7 +45,7 @@ class Permuted:
     def sample(
         self, shape: tuple[int, ...], symbols: int, *, generator: torch.Generator
     ) -> torch.Tensor:
-        order = torch.rand(*shape, generator=generator).argsort(-1) % symbols
+        order = torch.rand(*shape, generator=generator).argsort(-1)  # one parent: S rows, S symbols
         sharp = torch.nn.functional.one_hot(order, symbols).double()
         return (1 - self.noise) * sharp + self.noise / symbols
 
