@@ -17,19 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
-HERE = Path(__file__).parent
-ANSWERS = HERE / "answers.json"
-sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
-
 import recorded_circuits
 import recorded_constants
 import recorded_coordinates
 import recorded_frame
 import recorded_search
+import torch
 from plain_answers import Case, plain
 
+ANSWERS = Path(__file__).parent / "answers.json"
 CASES: dict[str, Case] = {
     f"{stage}: {name}": case
     for stage, cases in (

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from plain_answers import said
-from recorded_coordinates import KINDS, edges_of, extended_of, generator, kind, run_of, tokens_for
+from recorded_coordinates import KINDS, extended_of, generator, kind, run_of, tokens_for
 from small_models import (
     F64,
     MATCH,
@@ -46,7 +46,7 @@ from imir_detect.circuits.causal_null import head_p_values, row_p_values
 from imir_detect.circuits.core import Circuit, Coverage, short
 from imir_detect.circuits.deep import Deep, deep_circuits
 from imir_detect.circuits.deep_relation import extended_relation
-from imir_detect.circuits.eliminate import Search, estimated_loss, cheap_order, eliminate_literally
+from imir_detect.circuits.eliminate import Search, cheap_order, eliminate_literally, estimated_loss
 from imir_detect.circuits.exhaustive import Additive, best_subset
 from imir_detect.circuits.graph_induction import (
     GraphInduction,
@@ -223,9 +223,7 @@ def observed() -> Any:
             "places": [got.target, got.looked, got.reached(0)],
             "attends": got.attends,
             "competitors": matched.competitors(got),
-            "coverage": matched.coverage_of(
-                probe.cover(got.score, got.contexts, 9), 9, lookup
-            ),
+            "coverage": matched.coverage_of(probe.cover(got.score, got.contexts, 9), 9, lookup),
         }
     cells = torch.ones(9, 9, dtype=torch.bool).tril(-4)
     part = seen("planted").within(cells)
@@ -294,7 +292,14 @@ def leaders() -> Any:
 # -- heads that attend -----------------------------------------------------------------------------
 
 
-def attended() -> Any:
+def attended(chosen: str) -> Callable[[], Any]:
+    return lambda: attended_by(chosen)
+
+
+ATTENDED = ("suppression", "duplicate", "prefix", "skip")
+
+
+def attended_by(chosen: str) -> Any:
     found: dict[str, Any] = {}
     second = Job(1, 1, S.token, S.first, (S.token, S.logit), gain=-2.5)
     same = Job(1, 1, S.token, S.token, (S.token, S.second), sharp=7.0)
@@ -306,6 +311,8 @@ def attended() -> Any:
         "skip": (planted(skipping, replace_job(second, gain=-3.0)), Lookup(2)),
     }
     for name, (weights, lookup) in models.items():
+        if name != chosen:
+            continue
         asked = probe_of(weights, 64)
         first = observe(asked, lookup, None, stream=21, n=160)
         again = observe(asked, lookup, None, stream=31, n=64)
@@ -366,9 +373,7 @@ def patterns() -> Any:
                 "first": [taken.to_first(head) for head in ((0, 0), (1, 1))],
             }
     one = Patterns.take(probe_of(kind("plain")))
-    single = replace(
-        one, repeated=one.repeated.select(torch.tensor([0])), plain=one.plain
-    )
+    single = replace(one, repeated=one.repeated.select(torch.tensor([0])), plain=one.plain)
     found["one context"] = single.errors((0, 0))
     return found
 
@@ -429,9 +434,9 @@ def in_weights() -> Any:
     return found
 
 
-def estimated() -> Any:
-    found: dict[str, Any] = {}
-    for how in ("direct", "weak", "head"):
+def estimated(how: str) -> Callable[[], Any]:
+    def answer() -> Any:
+        found: dict[str, Any] = {}
         asked = probe_of(associating(how), 60)
         relation = estimate_relation(asked)
         found[how] = [relation, relation.pairs(), relation.pairs(2), relation.coverage]
@@ -445,6 +450,13 @@ def estimated() -> Any:
         seeds = partner >= 0
         found[f"{how}, places"] = read.places_that_answer(seeds, partner)
         found[f"{how}, pairs"] = relation_module._pairs(read, read)
+        return found
+
+    return answer
+
+
+def estimated_elsewhere() -> Any:
+    found: dict[str, Any] = {}
     mixed = random_weights(vocab=12, context=6, mlp=6, rms=True, seed=7)
     asked = probe_of(mixed)
     found["MLPs"] = relation_module._ReadOut.take(asked, torch.arange(2, 11), stream=3)
@@ -656,7 +668,13 @@ def circuits() -> Any:
     edges = (Edge(EMBED, (0, 1), "K"), Edge((0, 1), (1, 0), "K"), Edge((1, 0), OUTPUT, "out"))
     whole = Coverage(0.755, "positions", ("copies at positions 0", "<b>"))
     one = Circuit(
-        "induction", ((0, 1), (1, 0)), edges, {"match": 3.25, "copy": -0.149}, 0.505, whole, "a note"
+        "induction",
+        ((0, 1), (1, 0)),
+        edges,
+        {"match": 3.25, "copy": -0.149},
+        0.505,
+        whole,
+        "a note",
     )
     many = made("k_hop", *((0, k) for k in range(14)), strength=0.5, hops=2)
     twelve = made("k_hop", *((0, k) for k in range(12)))
@@ -690,7 +708,9 @@ def circuits() -> Any:
 @cache
 def graph_weights(seed: int = 0, **options: Any) -> ModelWeights:
     """Layer 0, head 0 attends to parents: node 2 and 3 to 0, 4 to 1, 5 to 4, 6 to 2, 7 to 6."""
-    weights = random_weights(vocab=7, context=10, layers=2, scale=0.05, width=24, d_head=10, seed=seed)
+    weights = random_weights(
+        vocab=7, context=10, layers=2, scale=0.05, width=24, d_head=10, seed=seed
+    )
     weights.W_pos.zero_()
     weights.W_pos[:, :10] = torch.eye(10, dtype=F64)
     for child, parent in {2: 0, 3: 0, 4: 1, 5: 4, 6: 2, 7: 6, 8: 7}.items():
@@ -769,10 +789,14 @@ def causal_nulls() -> Any:
     return found
 
 
-def written() -> list[ModelWeights]:
-    """Layer 0 attends to parents, layer 1 matches, the read-out copies: by hand, of three graphs."""
-    made = []
-    for graph in (chain(8), random_forest(9, seed=4), halves(14)):
+WRITTEN = {"chain": chain(8), "forest": random_forest(9, seed=4), "halves": halves(14)}
+
+
+def written(name: str) -> Callable[[], Any]:
+    """Layer 0 attends to parents, layer 1 matches, the read-out copies: by hand."""
+
+    def answer() -> Any:
+        graph = WRITTEN[name]
         model = initial_model(CausalGraphTask(graph, 4), 10.0)
         noise = normal(*model.attention[0].shape, seed=1).to(model.attention[0].dtype)
         with torch.no_grad():
@@ -780,8 +804,9 @@ def written() -> list[ModelWeights]:
             for child in graph.children:
                 for head, node in enumerate(graph.parents[child]):
                     model.attention[0][head, 4 + child, 4 + node] += 6.0
-        made.append(model.to_weights())
-    return made
+        return graph_induction(probe_of(model.to_weights(), 48))
+
+    return answer
 
 
 def along_graphs() -> Any:
@@ -789,7 +814,6 @@ def along_graphs() -> Any:
     graph = recover_causal_graph(weights, nodes=9)
     asked = probe_of(weights, 40)
     contexts, right = graph_contexts(graph, asked.vocabulary, 12, generator=generator(1))
-    found = [graph_induction(asked), *(graph_induction(probe_of(w, 48)) for w in written())]
     line = CausalGraph(
         5, tuple(CausalEdge(i, i + 1, 1.0, 4.0, 0.0, 0) for i in range(4)), (), (), "weights"
     )
@@ -802,7 +826,7 @@ def along_graphs() -> Any:
     return {
         "contexts": [contexts, right],
         "exchanged": exchange_places(contexts, graph.n_nodes, generator=generator(2)),
-        "found": found,
+        "found": graph_induction(asked),
         "described": [describe(g) for g in (graph, line, tree, two)],
         "two parents": graph_contexts(two, torch.arange(6), 9, generator=generator(3)),
     }
@@ -876,9 +900,7 @@ def eliminated() -> Any:
         said(lambda: Search(share=-0.1)),
         said(lambda: Search(share=0.0, allowance=0.0, shortlist=1)),
         said(lambda: Search(allowance=-0.1)),
-        said(
-            lambda: eliminate.Elimination(1.0, (), (), (0.5, 1.5), (1.0, 1.0), 2.0, 1)
-        ),
+        said(lambda: eliminate.Elimination(1.0, (), (), (0.5, 1.5), (1.0, 1.0), 2.0, 1)),
         said(lambda: eliminate.Elimination(1.5, (), (), (0.5, 1.5), (1.0, 1.0), 2.0, 1)),
     ]
     return found
@@ -973,11 +995,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "matched, coverage": coverages,
     **{f"attribution, {name}": split(name) for name in KINDS},
     "attribution, leading": leaders,
-    "attending, matching": attended,
+    **{f"attending, {name}": attended(name) for name in ATTENDED},
     "attending, fixed places": fixed_places,
     "patterns": patterns,
     "association": in_weights,
-    "relation": estimated,
+    **{f"relation, {how}": estimated(how) for how in ("direct", "weak", "head")},
+    "relation": estimated_elsewhere,
     "relation, nulls": nulls,
     "induction, parts": induction_parts,
     "induction, few copies": few_copies,
@@ -990,6 +1013,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "causal graph, by hand": graph_by_hand,
     "causal null": causal_nulls,
     "graph induction": along_graphs,
+    **{f"graph induction, {name}": written(name) for name in WRITTEN},
     "graph induction, merged": merging,
     "eliminate": eliminated,
     **{f"objective, {name}": weights_objective(name) for name in ("plain", "normed")},

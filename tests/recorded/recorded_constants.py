@@ -41,7 +41,5 @@ def _modules() -> list[str]:
 
 
 CASES: dict[str, Callable[[], Any]] = {
-    name.removeprefix("imir_detect."): numbers_of(name)
-    for name in _modules()
-    if numbers_of(name)()
+    name.removeprefix("imir_detect."): numbers_of(name) for name in _modules() if numbers_of(name)()
 }

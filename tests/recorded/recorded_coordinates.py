@@ -20,7 +20,6 @@ from imir_detect.coordinates.pathsum import (
     OUTPUT,
     PORTS,
     Edge,
-    Trace,
     name_of,
     sum_edges,
     sum_paths,
@@ -94,7 +93,7 @@ def paths_summed(name: str) -> Callable[[], Any]:
         return {
             "trace": trace,
             "chosen": trace.select(torch.tensor([4, 1])),
-            "factors": [trace.qk_factor(1, side, 1) for side in ("Q", "K")],
+            "factors": [trace.qk_factor(1, side, head) for side in ("Q", "K") for head in (0, 1)],
         }
 
     return answer
@@ -180,7 +179,16 @@ def shares() -> Any:
     eye = torch.eye(8, dtype=F64)
     tied = torch.ones(8, 1, dtype=F64)
     others = draw_others(every, 8, 5, generator=generator(1))
+    close = {}
+    for scale in (1e-4, 1.0, 1e4):  # a lead counts from 1e-9 of the row's largest entry
+        for lead in (-3e-9, -0.6e-9, 0.6e-9, 1.5e-9, 3e-9):
+            rows = scale * torch.tensor([[1.0, 1.0 - lead, -1.0, -1.0 - lead]], dtype=F64)
+            rows = torch.cat([rows, -rows.clone()])
+            close[f"{scale}, {lead}"] = top_share(
+                torch.eye(2, dtype=F64) - 0.5, rows.T, torch.tensor([0, 2, 1, 3])[:2], every[:2]
+            )
     return {
+        "close": close,
         "top": top_share(A, B, None, every),
         "with partners": top_share(A, B, partner, every),
         "of some": top_share(A, B, partner, some),
@@ -331,7 +339,6 @@ def deep_of_few_places() -> Any:
         plain = carry(weights, extended, torch.arange(context)[None])
         found.append(deep_table(weights, extended, plain, relation=RELATION, seed=1))
     return found
-
 
 
 CASES: dict[str, Callable[[], Any]] = {

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from small_models import F64, normal
 from plain_answers import said
+from small_models import F64, normal
 from torch import Tensor
 
 from imir_detect.frame import basis
@@ -118,7 +118,9 @@ def all_paths() -> Any:
 
 
 def coefficients() -> Any:
-    made = Coefficients((normal(2, 3, 1, 1, seed=1), normal(2, 3, 3, 3, seed=2)), normal(2, 3, seed=3))
+    made = Coefficients(
+        (normal(2, 3, 1, 1, seed=1), normal(2, 3, 3, 3, seed=2)), normal(2, 3, seed=3)
+    )
     return made.flat(), made.like(made.flat() + 1)
 
 
@@ -248,7 +250,9 @@ def lookup(name: str) -> Callable[[], Any]:
         cells = torch.ones(length, length, dtype=torch.bool)
         cells[:, 1] = False
         cells[-1] = False
-        placed = matching_contexts(24, length, WORDS, asked_for, cells=cells, generator=generator(3))
+        placed = matching_contexts(
+            24, length, WORDS, asked_for, cells=cells, generator=generator(3)
+        )
         shortest = matching_contexts(12, asked_for.least, WORDS, asked_for, generator=generator(4))
         few = matching_contexts(
             8, length, WORDS, asked_for, asked=WORDS[:1], generator=generator(5)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from recorded_circuits import PAIRS, associating, given, probe_of, seen
+from recorded_circuits import associating, given, probe_of, seen
 from small_models import MATCH, PREVIOUS, VOCAB, Job, S, planted, random_weights
 
 from imir_detect.circuits import asking, find_circuits, in_context, smallest, verdict
 from imir_detect.circuits.core import Circuit, Coverage
+from imir_detect.circuits.graph_induction import graph_induction
+from imir_detect.circuits.heads import head_table
 from imir_detect.circuits.matched import observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
@@ -104,10 +106,13 @@ def search_with_relation(how: str, estimated: bool) -> Callable[[], Any]:
     return answer
 
 
-def smallest_sets() -> Any:
-    """Candidates, what is left of all paths, and the set chosen, of several planted models."""
-    found: dict[str, Any] = {}
-    for name in ("induction", "two copiers", "pointer", "backward", "two hops", "long prefix"):
+SMALLEST = ("induction", "two copiers", "pointer", "backward", "two hops", "long prefix")
+
+
+def smallest_set(name: str) -> Callable[[], Any]:
+    """Candidates, what is left of all paths, and the set chosen, of a planted model."""
+
+    def answer() -> Any:
         asked = probe_of(MODELS[name](), 64)
         lookup = {
             "two hops": Lookup(hops=2), "backward": Lookup(-1), "long prefix": Lookup(prefix=2)
@@ -116,14 +121,15 @@ def smallest_sets() -> Any:
         cells[:, 0] = False
         got = observe(asked, lookup, None, stream=23, n=64, cells=cells)
         full = float(got.right.mean())
-        found[name] = {
+        return {
             "full": full,
             "chosen": smallest.smallest_that_answers(asked, got),
             "candidates": list(smallest._candidates(asked, got)),
             "irreducible": smallest._irreducible(asked, got, full),
             "copiers": [smallest._copiers(asked, got, share) for share in (0.1, 0.5)],
         }
-    return found
+
+    return answer
 
 
 def lookups_asked() -> Any:
@@ -139,6 +145,31 @@ def lookups_asked() -> Any:
     return found
 
 
+class Listed(Probe):
+    """A probe that notes which of its streams are asked."""
+
+    asked: ClassVar[list[int]] = []
+
+    def generator(self, stream: int) -> torch.Generator:
+        self.asked.append(stream)
+        return super().generator(stream)
+
+
+def streams_asked() -> Any:
+    """No two questions share their draws: each has a stream of its own."""
+    found: dict[str, Any] = {}
+    for name in ("two hops", "skip"):
+        plain = probe_of(MODELS[name](), 48)
+        listed = Listed(plain.weights, plain.vocabulary, plain.context, 48)
+        Listed.asked.clear()
+        patterns = Patterns.take(listed)
+        find_circuits(listed, estimate_relation(listed), patterns)
+        graph_induction(listed)
+        head_table(listed, patterns, NOBODY, ())
+        found[name] = list(Listed.asked)
+    return found
+
+
 def tokens_asked() -> Any:
     """Which tokens are asked of, where a model answers for some of them only."""
     found: dict[str, Any] = {}
@@ -146,7 +177,7 @@ def tokens_asked() -> Any:
     partial = replace(weights, W_U=weights.W_U.clone())
     partial.W_U[S.logit, 5:] *= -1.0
     for name, model in (("whole", weights), ("partial", partial)):
-        for samples in (64, 200):
+        for samples in (24, 48):
             asked = probe_of(model, samples)
             found[f"{name}, {samples}"] = [
                 asking.answered_tokens(asked, None),
@@ -199,7 +230,7 @@ def verdicts() -> Any:
     high = {name: most + 1 for name, (_, most) in verdict.shipped_fit().ranges.items()}
     edge = {name: least for name, (least, _) in verdict.shipped_fit().ranges.items()}
     top = {name: most for name, (_, most) in verdict.shipped_fit().ranges.items()}
-    kinds = {name: "unheard of" for name in verdict.shipped_fit().kinds}
+    kinds = dict.fromkeys(verdict.shipped_fit().kinds, "unheard of")
     found["outside"] = [
         verdict.outside_training(model) for model in ({}, low, high, edge, top, kinds)
     ]
@@ -261,7 +292,8 @@ CASES: dict[str, Callable[[], Any]] = {
         for how in ("direct", "weak", "head")
         for estimated in (False, True)
     },
-    "smallest": smallest_sets,
+    **{f"smallest, {name}": smallest_set(name) for name in SMALLEST},
+    "streams": streams_asked,
     "in context, lookups": lookups_asked,
     "in context, once": named_once,
     "asking": tokens_asked,

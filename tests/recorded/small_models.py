@@ -76,6 +76,9 @@ def every_kind() -> dict[str, ModelWeights]:
     sunk = Attention(sinks=torch.tensor([0.3, -0.4], dtype=F64), window=5, cap=3.0)
     post = 1 + 0.2 * normal(3, 12, seed=60)
     offered = 0.3 * normal(3, 2, 4, seed=61)
+    placed = Attention(
+        query_places=0.5 * normal(2, 8, 4, seed=62), key_places=0.5 * normal(2, 8, 4, seed=63)
+    )
     return {
         "plain": random_weights(),
         "norms and MLPs": random_weights(mlp=6, rms=True, seed=1),
@@ -85,6 +88,7 @@ def every_kind() -> dict[str, ModelWeights]:
         ),
         "slopes": random_weights(table=False, rms=True, seed=4, attention=(sloped,) * 3),
         "sinks": random_weights(seed=5, attention=(sunk,) * 3, b_V=offered),
+        "shortformer": random_weights(table=False, seed=6, attention=(placed,) * 3),
     }
 
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from recorded import ANSWERS, CASES, answer, draws
 from plain_answers import differences
+from recorded import ANSWERS, CASES, answer, draws
 
 KNOWN: dict[str, Any] = json.loads(ANSWERS.read_text(encoding="utf-8"))
 SAME_DRAWS = not list(differences(draws(), KNOWN["draws"]))
