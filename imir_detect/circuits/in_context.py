@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from imir_detect._typing import HeadIndex, Int, Tensor
 from imir_detect.circuits.attending import ATTENDS, matching_circuits
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import Answering, ask_for_answers
 from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
@@ -45,11 +46,13 @@ def find_in_context(
     patterns: Patterns[Any],
     asked: Int[Tensor, " asked"] | None,
     fill: Int[Tensor, " fill"] | None,
+    separated: Sequence[Lookup] = (),
 ) -> InContext:
-    """Every lookup asked, the circuits that answer them named once each, and then the heads that
-    attend by a match and are part of none. `asked`: tokens asked of; `fill`: of the rest."""
+    """Every lookup asked, `separated` ones included, the circuits that answer them named once each,
+    and then the heads that attend by a match and are part of none. `asked`: tokens asked of;
+    `fill`: of the rest."""
     tried: dict[int, _Tried] = {}
-    for number, lookup in enumerate(_lookups(probe, patterns), start=1):
+    for number, lookup in enumerate([*_lookups(probe, patterns), *separated], start=1):
         if lookup.closed and any(
             t.circuit and t.circuit.hops == lookup.hops for t in tried.values()
         ):
@@ -67,7 +70,7 @@ def find_in_context(
     taken = _taken(circuits)
     for number, seen in tried.items():
         lookup = seen.first.lookup
-        if lookup.offset > 0 and lookup.plain:
+        if _matched_heads(lookup):
             n, stream = probe.samples, 30 + number
             second = observe(probe, lookup, asked, stream=stream, n=n, fill=fill)
             circuits += matching_circuits(probe, seen.first, second, taken)
@@ -94,7 +97,7 @@ def _ever_answered(
 ) -> bool:
     """Whether more than a few of n contexts come out right: else nothing is compared. Heads that
     match at an offset are looked for in any case."""
-    if lookup.offset > 0 and lookup.plain:
+    if _matched_heads(lookup):
         return True
     weights, generator = probe.weights, probe.generator(stream)
     if not weights.same_vocabulary:
@@ -103,6 +106,11 @@ def _ever_answered(
     contexts = matching_contexts(n, probe.context, tokens, lookup, asked=asked, generator=generator)
     right = answers(weights, sum_paths(weights, contexts.tokens), contexts)
     return float(right.sum()) > FEW_ANSWERS
+
+
+def _matched_heads(lookup: Lookup) -> bool:
+    """Whether heads that match, and answer nothing, are looked for by this lookup."""
+    return lookup.offset > 0 and lookup.plain and lookup.template is None
 
 
 def _worth_naming(
@@ -121,8 +129,14 @@ def _worth_naming(
 def _once(tried: dict[int, _Tried]) -> list[Circuit]:
     """Every circuit under one name. On a closed chain of m links, k steps on are m - k steps back,
     so that one circuit answers at several lengths; where a chain's links stand side by side, its
-    hops are a skip as well."""
-    named = [(t.first.lookup, t.circuit) for t in tried.values() if t.circuit is not None]
+    hops are a skip as well. What answers with separators and without them counts where it answers
+    more."""
+    found: dict[Lookup, Circuit] = {}
+    for circuit in (t.circuit for t in tried.values() if t.circuit is not None):
+        plain = replace(circuit.lookup or INDUCTION, template=None)
+        if plain not in found or circuit.strength > found[plain].strength:
+            found[plain] = circuit
+    named = list(found.items())
     circuits = [circuit for lookup, circuit in named if not lookup.closed]
     closed = [circuit for lookup, circuit in named if lookup.closed]
     circuits += [max(closed, key=lambda c: c.strength)] if closed else []
@@ -148,7 +162,7 @@ def _share_won(tried: dict[int, _Tried]) -> tuple[float, float]:
     best = (0.0, 0.0)
     for seen in tried.values():
         answering, circuit = seen.answering, seen.circuit
-        counts = circuit is not None and circuit.kind in IN_CONTEXT
+        counts = circuit is not None and circuit.in_context
         if seen.first.lookup == INDUCTION or (counts and answering.by_match > best[1]):
             best = answering.wins, answering.by_match
     return best
