@@ -49,9 +49,6 @@ class Permuted:
         sharp = torch.nn.functional.one_hot(order, symbols).double()
         return (1 - self.noise) * sharp + self.noise / symbols
 
-    def posterior_mean(self, counts: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError("rows depend on each other; nothing here asks for it")
-
 
 def any_tasks(parents: int, count: int, seed: int) -> list[CausalGraphTask]:
     """Graphs of every size, with every number of symbols and every alpha."""

@@ -8,11 +8,14 @@ frequencies the theorem's argument holds exactly, and tells roots from nodes wit
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from imir_detect._typing import Float, Int
+from imir_detect.arguments import check_seed, shown, whole
 from imir_detect.circuits.causal_graph import CausalEdge, CausalGraph
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
@@ -22,11 +25,12 @@ from imir_detect.theory.causal_sets import BestSet, best_sets, earlier_sets
 LEVEL = 0.01  # chance that data without a graph show any edge
 CERTAIN = 0.95  # confidence from which parents are named
 ERRORS = 2.0  # standard errors within which an effect is not told from the one that an edge needs
+FEWEST = 30  # sequences: errors are normal only of some
 TINY = 1e-300
 
 
 def graph_from_gradient(
-    source: CausalGraphTask | Int[Tensor, "batch pos"],
+    source: CausalGraphTask | Int[Tensor, "batch pos"] | Sequence[Sequence[int]],
     *,
     n: int = 65536,
     queries: int = 1,
@@ -36,9 +40,10 @@ def graph_from_gradient(
     """The graph along which sequences were made, as layer 0's gradient at initialisation sees it.
 
     `source`: a task (`n` sequences are drawn, with their whole target rows), or real sequences
-    (batch, T + 1) of whole numbers from 0: T tokens of which the last `queries` are the query,
-    then the answer. Every sequence may have a transition matrix of its own; the graph must be
-    common to all. `n_symbols`: default the largest number in the data, plus 1.
+    (batch, T + 1) of whole numbers from 0 (a tensor, an array or lists), 30 at least: T tokens of
+    which the last `queries` are the query, then the answer. Every sequence may have a transition
+    matrix of its own; the graph must be common to all. `n_symbols`: default the largest number in
+    the data, plus 1.
 
     Per pair j < i, t_ij = S E[ [x_j = query] pi(x_i | query) ] (`set_values`): how likely the
     answer is what stands at i, where j shows the query. It is the pair's term in the gradient,
@@ -73,10 +78,12 @@ def graph_from_gradient(
     ((), (0,), (), (2,), (2,), (4,))
     """
     if isinstance(source, CausalGraphTask):
-        drawn = source.draw(n, generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(check_seed(seed))
+        drawn = source.draw(_at_least(FEWEST, "n", n), generator=generator)
         tokens, rows, queries = drawn.tokens, drawn.rows, source.n_queries
     else:
-        tokens, rows = _split_answers(source, n_symbols, queries)
+        queries = _at_least(1, "queries", queries)
+        tokens, rows = _split_answers(_whole_numbers(source), n_symbols, queries)
     nodes = tokens.shape[1] - queries
     found, values = best_sets(tokens, rows, earlier_sets(nodes, queries))
     lower = 0.0
@@ -155,24 +162,58 @@ def _upper_tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
+def _at_least(least: int, name: str, value: Any) -> int:
+    number = whole(value)
+    if number is None or number < least:
+        raise InvalidArgumentError(
+            f"{name} does not do",
+            got=f"{name}={shown(value)}",
+            wanted=f"a whole number of at least {least}",
+            todo=f"mend {name}",
+        )
+    return number
+
+
+def _whole_numbers(source: Any) -> Tensor:
+    """Sequences of any kind as a table of whole numbers."""
+    try:
+        table = torch.as_tensor(source)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidArgumentError(
+            "a graph is read from a task or from sequences",
+            got=shown(source),
+            wanted="a CausalGraphTask, or sequences of equal length, one a row",
+            todo="pass tokens as a LongTensor, or make a task: CausalGraphTask(graph)",
+        ) from None
+    if table.is_floating_point() or table.is_complex():
+        return table
+    return table.long()
+
+
 def _split_answers(
     sequences: Tensor, n_symbols: int | None, queries: int
 ) -> tuple[Tensor, Float[Tensor, "batch symbols"]]:
-    if sequences.ndim != 2 or sequences.is_floating_point() or sequences.shape[1] < queries + 3:
+    if (
+        sequences.ndim != 2
+        or sequences.dtype != torch.long
+        or len(sequences) < FEWEST
+        or sequences.shape[1] < queries + 3
+    ):
         raise InvalidArgumentError(
             "these are no sequences to read a graph from",
             got=f"{sequences.dtype} of shape {tuple(sequences.shape)}",
-            wanted=f"whole numbers (batch, pos): two nodes or more, {queries} query tokens, "
-            "then the answer",
+            wanted=f"whole numbers (batch, pos): {FEWEST} sequences or more of two nodes or more, "
+            f"{queries} query tokens, then the answer",
             todo="pass tokens as a LongTensor, one sequence a row",
         )
-    symbols = int(sequences.max()) + 1 if n_symbols is None else n_symbols
-    if int(sequences.min()) < 0 or int(sequences.max()) >= symbols or symbols < 2:
+    largest = int(sequences.max())
+    symbols = max(2, largest + 1) if n_symbols is None else _at_least(2, "n_symbols", n_symbols)
+    if int(sequences.min()) < 0 or largest >= symbols:
         raise InvalidArgumentError(
             "a token is no symbol",
-            got=f"tokens from {int(sequences.min())} to {int(sequences.max())}",
-            wanted=f"whole numbers from 0 to {max(symbols, 2) - 1}",
+            got=f"tokens from {int(sequences.min())} to {largest}",
+            wanted=f"whole numbers from 0 to {symbols - 1}",
             todo="number the symbols from 0, or raise n_symbols",
         )
-    rows = torch.nn.functional.one_hot(sequences[:, -1].long(), symbols).to(DTYPE)
-    return sequences[:, :-1].long(), rows
+    rows = torch.nn.functional.one_hot(sequences[:, -1], symbols).to(DTYPE)
+    return sequences[:, :-1], rows

@@ -158,6 +158,8 @@ def test_real_sequences_with_their_answers_are_read_alike() -> None:
     batch = CausalGraphTask(graph, 3).sample(30000, generator=generator())
     sequences = torch.cat([batch.tokens, batch.targets[:, -1:]], 1)
     assert graph_from_gradient(sequences).parents == graph.parents
+    assert graph_from_gradient(sequences.int().numpy()).parents == graph.parents
+    assert graph_from_gradient(sequences[:2000].tolist()).n_nodes == 10
 
 
 def test_two_parents_are_read_one_a_query_token() -> None:
@@ -308,10 +310,27 @@ def test_pair_values_are_the_closed_forms_term_with_even_frequencies() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: graph_from_gradient(torch.zeros(5, 3, dtype=torch.long)), "no sequences to read"),
-        (lambda: graph_from_gradient(torch.zeros(5, 9)), "no sequences to read"),
+        (lambda: graph_from_gradient(torch.zeros(50, 3, dtype=torch.long)), "no sequences to read"),
+        (lambda: graph_from_gradient(torch.zeros(50, 9)), "no sequences to read"),
         (
-            lambda: graph_from_gradient(torch.full((5, 9), 4), n_symbols=3),
+            lambda: graph_from_gradient(torch.zeros(29, 9, dtype=torch.long)),
+            "got torch.int64 of shape (29, 9); wanted whole numbers (batch, pos): 30 sequences",
+        ),
+        (
+            lambda: graph_from_gradient(chain(4)),  # type: ignore[arg-type]
+            "a graph is read from a task or from sequences; got LatentGraph(",
+        ),
+        (
+            lambda: graph_from_gradient([[0, 1, 0, 1]] * 40, queries=0),
+            "queries does not do; got queries=0; wanted a whole number of at least 1",
+        ),
+        (lambda: graph_from_gradient(CausalGraphTask(chain(4)), n=29), "n does not do; got n=29"),
+        (
+            lambda: graph_from_gradient([[0, 1, 0, 1]] * 40, n_symbols=1),
+            "n_symbols does not do; got n_symbols=1; wanted a whole number of at least 2",
+        ),
+        (
+            lambda: graph_from_gradient(torch.full((50, 9), 4), n_symbols=3),
             "a token is no symbol; got tokens from 4 to 4",
         ),
         (
