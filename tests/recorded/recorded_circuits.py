@@ -34,6 +34,7 @@ from imir_detect.circuits import (
     probe,
 )
 from imir_detect.circuits import deep as deep_module
+from imir_detect.circuits import graph_induction as graph_module
 from imir_detect.circuits import induction as induction_module
 from imir_detect.circuits import relation as relation_module
 from imir_detect.circuits.causal_graph import (
@@ -44,8 +45,10 @@ from imir_detect.circuits.causal_graph import (
 )
 from imir_detect.circuits.causal_null import head_p_values, row_p_values
 from imir_detect.circuits.core import Circuit, Coverage, short
-from imir_detect.circuits.deep import Deep, deep_circuits
+from imir_detect.circuits.deep import deep_circuits
+from imir_detect.circuits.deep_feeders import fed, searched, wished_key, wished_query, wished_value
 from imir_detect.circuits.deep_relation import extended_relation
+from imir_detect.circuits.deep_seen import Deep
 from imir_detect.circuits.eliminate import Search, cheap_order, eliminate_literally, estimated_loss
 from imir_detect.circuits.exhaustive import Additive, best_subset
 from imir_detect.circuits.graph_induction import (
@@ -62,6 +65,7 @@ from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation, estimate_relation
 from imir_detect.circuits.weights_objective import WeightsObjective, weights_frame
+from imir_detect.coordinates.extended import Extended
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge, sum_paths
 from imir_detect.frame.contexts import Contexts
 from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
@@ -558,7 +562,7 @@ def deep_of(name: str) -> Deep:
 
 
 def planted_extended(weights: ModelWeights) -> Any:
-    return deep_module.Extended.take(
+    return Extended.take(
         weights, run_of(weights), torch.arange(9), 9, tokens=9, occurrences=8, seed=4
     )
 
@@ -574,14 +578,15 @@ def deep(name: str) -> Callable[[], Any]:
         )
         asked = Probe(weights, made.extended.tokens, made.extended.context, 8, 1)
         target = list(weights.heads)[-1]
-        wanted = made.queries - made.period + 1
+        cut = replace(weights, W_U=weights.W_U[:, :5], b_U=weights.b_U[:5])
         return {
             "deep": [made.period, made.top, made.queries, made.right()],
             "plain": [made.plain.index, made.repeated.index],
             "lift": [made.lift(head, k) for head in weights.heads for k in (0, 1, 2)],
             "copies": [deep_module._copies(made, head) for head in weights.heads],
-            "terms": deep_module._key_terms(made, (target, (1, 0))),
-            "wished": deep_module._wished_key(made, target, wanted),
+            "fed": fed(made, (target, (1, 0))),
+            "fed, other outputs": fed(replace(made, weights=cut), (target,)),
+            "wished": [w(made, target) for w in (wished_key, wished_query, wished_value)],
             "induction": deep_module._induction(made, {target: 0.7, (1, 0): 0.2}),
             "in weights": deep_module._in_weights(made, relation),
             "fixed": deep_module._fixed_places(asked, made),
@@ -593,15 +598,16 @@ def deep(name: str) -> Callable[[], Any]:
     return answer
 
 
-def searched() -> Any:
-    terms: dict[Any, Any] = {
-        (1, 0): {(0, 0): 2.0, (0, 1): 0.15, (0, 2): -1.0},
-        (2, 1): {(0, 0): 0.02, (1, 0): 3.0, (1, 1): 0.25},
-    }
+def searched_and_single() -> Any:
+    def terms(head: tuple[int, int], **nats: float) -> Any:
+        made = {(0, int(name[1])): value for name, value in nats.items()}
+        return {head: {Edge(source, head, "K"): value for source, value in made.items()}}
+
+    both = terms((1, 0), h0=2.0, h1=0.15, h2=-1.0) | terms((2, 1), h0=0.02, h1=3.0, h2=0.25)
     return [
-        deep_module._searched(terms),
-        deep_module._searched({(1, 0): {(0, 0): -1.0}}),
-        deep_module._searched({}),
+        searched(both),
+        searched(terms((1, 0), h0=-1.0)),
+        searched({}),
         deep_module._single("offset", (1, 2), {"copy": 1.0}, 1.5, "more than all"),
         deep_module._single("offset", (1, 2), {}, -0.5, "less than none"),
     ]
@@ -663,6 +669,22 @@ def made(sort: str, *of: tuple[int, int], strength: float = 0.9, **more: Any) ->
     return Circuit(sort, of, (), {}, strength, Coverage(1.0, "positions"), **more)  # type: ignore[arg-type]
 
 
+class Shown(torch.nn.Linear):
+    """A model that runs and shows the patterns of some layers."""
+
+    def __init__(self, *layers: int) -> None:
+        super().__init__(1, 1)
+        self.layers = layers
+
+    def run_with_cache(self, tokens: Tensor, names_filter: Any) -> Any:
+        length = tokens.shape[1]
+        cache = {
+            f"blocks.{layer}.attn.hook_pattern": normal(1, 2, length, length, seed=layer)
+            for layer in self.layers
+        }
+        return torch.zeros(1, length, 3), {k: v for k, v in cache.items() if names_filter(k)}
+
+
 def circuits() -> Any:
     """What circuits say of themselves, and what they refuse."""
     edges = (Edge(EMBED, (0, 1), "K"), Edge((0, 1), (1, 0), "K"), Edge((1, 0), OUTPUT, "out"))
@@ -697,7 +719,13 @@ def circuits() -> Any:
         "ablate": said(lambda: one.ablate(object()).__enter__()),
         "patterns": [
             said(lambda: one.patterns(object(), [1, 2])),
-            said(lambda: one.patterns(object(), torch.zeros(2, 3))),
+            said(lambda: one.patterns(Shown(0, 1), torch.zeros(2, 3))),
+            said(lambda: one.patterns(Shown(), [1, 2])),
+            said(lambda: one.patterns(Shown(0), [1, 2])),
+            said(lambda: made("k_hop", *((k, 0) for k in range(8))).patterns(Shown(7), [1, 2])),
+            one.patterns(Shown(0, 1), [1, 2, 0]),
+            one.patterns(Shown(0, 1), torch.tensor([1, 2])).dtype,
+            none.patterns(Shown(0, 1), [1, 2, 0]),
         ],
     }
 
@@ -804,7 +832,19 @@ def written(name: str) -> Callable[[], Any]:
             for child in graph.children:
                 for head, node in enumerate(graph.parents[child]):
                     model.attention[0][head, 4 + child, 4 + node] += 6.0
-        return graph_induction(probe_of(model.to_weights(), 48))
+        asked = probe_of(model.to_weights(), 48)
+        made = recover_causal_graph(asked.weights, nodes=asked.weights.n_ctx - graph.n_parents)
+        contexts, right = graph_contexts(made, asked.vocabulary, 3, generator=generator(4))
+        mixed = exchange_places(contexts, made.n_nodes, generator=generator(5))
+        full, control = (sum_paths(asked.weights, c.tokens) for c in (contexts, mixed))
+        return {
+            "found": graph_induction(asked),
+            "copiers": [
+                graph_module._copiers(asked, full, other, contexts, right)
+                for other in (control, full)
+            ],
+            "stands out": graph_module._stands_out(full, (1, 0), right),
+        }
 
     return answer
 
@@ -865,6 +905,7 @@ def eliminated() -> Any:
             objective.evaluate(alive),
             objective.without(alive, torch.tensor([0, 6])),
             objective.margins(alive),
+            objective.margins(torch.ones(12, dtype=torch.bool)),
         ],
         "estimated": estimated_loss(normal(5, seed=1), normal(5, 4, seed=2)),
         "cheap": [cheap_order(normal(5, seed=1), normal(5, 4, seed=2), n) for n in (0, 1, 3, 9)],
@@ -1005,7 +1046,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "induction, parts": induction_parts,
     "induction, few copies": few_copies,
     **{f"deep, {name}": deep(name) for name in (*KINDS, "planted")},
-    "deep, searched": searched,
+    "deep, searched": searched_and_single,
     "deep relation": deep_relations,
     "heads": heads,
     "core": circuits,

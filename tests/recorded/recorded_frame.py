@@ -22,6 +22,7 @@ from imir_detect.frame.contexts import (
     swap_in,
 )
 from imir_detect.frame.lookups import Lookup, matching_contexts, without_match
+from imir_detect.frame.template import Template
 from imir_detect.frame.names import Direction, Path, Selection, shift
 from imir_detect.frame.relations import (
     centre,
@@ -236,6 +237,16 @@ LOOKUPS = {
     "three hops": (Lookup(hops=3), 11),
     "two hops closed": (Lookup(hops=2, closed=True), 11),
     "three hops closed": (Lookup(hops=3, closed=True), 13),
+    "one later": (Lookup(2, lag=1), 9),
+    "one later, back": (Lookup(-2, lag=1), 9),
+    "template": (Lookup(template=Template((0, 1), 3, 2)), 11),
+    "template of two": (Lookup(2, template=Template((0,), 2, 1)), 9),
+    "template, one later": (Lookup(2, lag=1, template=Template((0, 1), 3, 1)), 11),
+    "template, one later, back": (Lookup(-2, lag=1, template=Template((0, 1), 3, 0)), 11),
+    "template, prefix": (Lookup(prefix=2, template=Template((0, 1, 8), 3, 1)), 13),
+    "template, some allowed": (
+        Lookup(template=Template((0, 1), 3, 0, ((0,), (1,), (0, 1)))), 12
+    ),
 }
 
 
@@ -253,7 +264,8 @@ def lookup(name: str) -> Callable[[], Any]:
         placed = matching_contexts(
             24, length, WORDS, asked_for, cells=cells, generator=generator(3)
         )
-        shortest = matching_contexts(12, asked_for.least, WORDS, asked_for, generator=generator(4))
+        least = next(n for n in range(asked_for.least, 20) if asked_for.cells(n).any())
+        shortest = matching_contexts(12, least, WORDS, asked_for, generator=generator(4))
         few = matching_contexts(
             8, length, WORDS, asked_for, asked=WORDS[:1], generator=generator(5)
         )
@@ -286,6 +298,26 @@ def lookup(name: str) -> Callable[[], Any]:
         }
 
     return answer
+
+
+def templates() -> Any:
+    some = [
+        Template((0, 1), 2, 1),
+        Template((5, 3, 8), 4, 0),
+        Template((2,), 3, 2),
+        Template((0, 1), 2, 0, ((0,), (1,))),
+    ]
+    tokens = matching_contexts(7, 9, WORDS, generator=generator()).tokens
+    said_by = torch.tensor([3, 8, 5, 3, 8])
+    return {
+        "words": [str(t) for t in some],
+        "places": [t.places(n) for t in some for n in (1, 5, 9)],
+        "rest": [t.rest(WORDS) for t in some],
+        "written": [t.write(tokens, generator=generator(k)) for k, t in enumerate(some)],
+        "another": some[1].another(said_by, generator=generator(5)),
+        "of two": some[0].another(torch.tensor([0, 1, 1]), generator=generator(5)),
+        "unchanged": tokens,
+    }
 
 
 def lookup_errors() -> Any:
@@ -346,5 +378,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "contexts, selected": selected,
     **{f"lookups, {name}": lookup(name) for name in LOOKUPS},
     "lookups, errors": lookup_errors,
+    "template": templates,
     "relations": relation_matrices,
 }
