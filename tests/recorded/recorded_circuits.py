@@ -387,8 +387,21 @@ def patterns() -> Any:
 PAIRS = {0: 1, 1: 0, 2: 3, 3: 2, 4: 5, 5: 4}
 
 
+ASSOCIATING = ("direct", "weak", "head", "directed", "shared", "twice")
+
+
 @cache
 def associating(how: str) -> ModelWeights:
+    if how == "directed":
+        return planted(pairs={0: 5, 1: 6, 2: 7, 3: 8}, gain=1.5, noise=0.06)
+    if how == "shared":
+        return planted(pairs={0: 8, 1: 8, 2: 8, 3: 7, 4: 7, 5: 6}, gain=1.5, noise=0.1)
+    if how == "twice":
+        weights = planted(pairs=PAIRS, gain=0.8, noise=0.08, mlps=())
+        for token, partner in {**PAIRS, 6: 7}.items():
+            weights.W_V[0, 1, token, token] += 1.0
+            weights.W_O[0, 1, token, S.logit.start + partner] += 0.8
+        return weights
     if how == "direct":
         return planted(PREVIOUS, pairs=PAIRS, gain=1.5, noise=0.05)
     if how == "weak":
@@ -465,6 +478,8 @@ def estimated_elsewhere() -> Any:
     asked = probe_of(mixed)
     found["MLPs"] = relation_module._ReadOut.take(asked, torch.arange(2, 11), stream=3)
     found["random"] = estimate_relation(asked)
+    large = probe_of(random_weights(vocab=50, context=4, layers=1, heads=1, seed=5))
+    found["many contexts"] = relation_module._ReadOut.take(large, torch.arange(50), stream=3)
     found["few words"] = estimate_relation(replace(asked, vocabulary=torch.arange(3)))
     found["four words"] = estimate_relation(replace(asked, vocabulary=torch.arange(4)))
     found["one place"] = estimate_relation(replace(asked, context=1))
@@ -1040,7 +1055,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "attending, fixed places": fixed_places,
     "patterns": patterns,
     "association": in_weights,
-    **{f"relation, {how}": estimated(how) for how in ("direct", "weak", "head")},
+    **{f"relation, {how}": estimated(how) for how in ASSOCIATING},
     "relation": estimated_elsewhere,
     "relation, nulls": nulls,
     "induction, parts": induction_parts,

@@ -22,7 +22,6 @@ from imir_detect.frame.contexts import (
     swap_in,
 )
 from imir_detect.frame.lookups import Lookup, matching_contexts, without_match
-from imir_detect.frame.template import Template
 from imir_detect.frame.names import Direction, Path, Selection, shift
 from imir_detect.frame.relations import (
     centre,
@@ -32,6 +31,7 @@ from imir_detect.frame.relations import (
     selections,
     token_classes,
 )
+from imir_detect.frame.template import Template
 
 UNDIRECTED = torch.tensor([1, 0, 3, 2, -1])
 DIRECTED = torch.tensor([3, 4, -1, -1, -1])
@@ -244,9 +244,7 @@ LOOKUPS = {
     "template, one later": (Lookup(2, lag=1, template=Template((0, 1), 3, 1)), 11),
     "template, one later, back": (Lookup(-2, lag=1, template=Template((0, 1), 3, 0)), 11),
     "template, prefix": (Lookup(prefix=2, template=Template((0, 1, 8), 3, 1)), 13),
-    "template, some allowed": (
-        Lookup(template=Template((0, 1), 3, 0, ((0,), (1,), (0, 1)))), 12
-    ),
+    "template, some allowed": (Lookup(template=Template((0, 1), 3, 0, ((0,), (1,), (0, 1)))), 12),
 }
 
 

@@ -62,6 +62,7 @@ MODELS: dict[str, Callable[[], ModelWeights]] = {
         MATCH,
     ),
     "two copiers": lambda: planted(PREVIOUS, MATCH, MATCH._replace(head=1, gain=0.6)),
+    "faint copier": lambda: planted(PREVIOUS, MATCH, MATCH._replace(head=1, gain=0.03)),
     "skip": lambda: planted(PREVIOUS._replace(back=2), MATCH),
     "pointer": lambda: planted(
         Job(0, 0, S.token, S.token, (S.position, S.first), sharp=8.0),
@@ -127,7 +128,15 @@ def search_with_relation(how: str, estimated: bool) -> Callable[[], Any]:
     return answer
 
 
-SMALLEST = ("induction", "two copiers", "pointer", "backward", "two hops", "long prefix")
+SMALLEST = (
+    "induction",
+    "two copiers",
+    "faint copier",
+    "pointer",
+    "backward",
+    "two hops",
+    "long prefix",
+)
 
 
 def noisy(kind: str) -> Callable[[], Any]:
@@ -243,10 +252,14 @@ def separators_found() -> Any:
         found[f"{name}, shares"] = [
             separators._share(r, contexts) for r in (right, first, 0 * right, right.roll(1))
         ]
+        seven = (contexts.tokens[:, 1] == 7).double()
+        luck = torch.rand(
+            len(contexts), dtype=torch.float64, generator=torch.Generator().manual_seed(9)
+        )
+        chances = [seven * a + (1 - seven) * (a - 0.05 * k) for a in (0.5, 0.9) for k in range(9)]
         found[f"{name}, refined"] = [
-            separators._refined(lookup.template or template, contexts, r)
-            for template in [Template((7, 8), 3, 1)]
-            for r in (right, first)
+            separators._refined(Template((7, 8), 3, 1), contexts, r)
+            for r in (right, first, *((luck < c).double() for c in chances))
         ]
     return found
 
