@@ -822,7 +822,12 @@ def causal_nulls() -> Any:
     sharp = scores.clone()
     sharp[0] += 9 * torch.eye(6, dtype=F64).roll(1, 0)
     found = {}
-    for name, table in (("noise", scores), ("sharp", sharp), ("two", scores[:, :2, :2])):
+    for name, table in (
+        ("noise", scores),
+        ("sharp", sharp),
+        ("two", scores[:, :2, :2]),
+        ("three", scores[:, :3, :3]),
+    ):
         rows = row_p_values(table, generator=generator(1))
         found[name] = [
             rows,

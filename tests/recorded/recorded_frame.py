@@ -350,12 +350,13 @@ def relation_matrices() -> Any:
     relations = {"undirected": UNDIRECTED, "directed": DIRECTED, "nobody": nobody}
     return {
         **{
-            f"{name}, {how}": {str(s): m for s, m in selections(r, 3, **options).items()}
+            f"{name}, {how}": {f"{s.space} {s}": m for s, m in selections(r, 3, **options).items()}
             for name, r in relations.items()
             for how, options in settings.items()
         },
         **{f"classes, {name}": token_classes(r) for name, r in relations.items()},
         **{f"directed, {name}": is_directed(r) for name, r in relations.items()},
+        "directed to 0": [is_directed(torch.tensor(r)) for r in ([-1, 0, -1], [1, 0], [0, -1])],
         **{f"centre, {name}": centre(r, 3) for name, r in relations.items()},
         "centre, at once": centre(UNDIRECTED, 3, by_class=False),
         "both": said(lambda: token_classes(torch.tensor([1, 2, -1]))),

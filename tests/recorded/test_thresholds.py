@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from recorded_circuits import deep_of, made, probe_of, seen, soft_induction
+from recorded_circuits import deep_of, made, objective_of, probe_of, seen, soft_induction
 from small_models import F64, random_weights
 from torch import Tensor
 
@@ -27,6 +27,7 @@ from imir_detect.circuits import (
     separators,
     smallest,
 )
+from imir_detect.circuits import probe as probe_module
 from imir_detect.circuits.attribution import ENOUGH
 from imir_detect.circuits.causal_graph import CausalEdge, CausalGraph
 from imir_detect.circuits.core import WORKS
@@ -39,6 +40,7 @@ from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
 from imir_detect.frame.lookups import INDUCTION, Lookup
 from imir_detect.frame.template import Template
 
+ONE = {Edge(EMBED, (1, 0), "V"), Edge((1, 0), OUTPUT, "out")}
 NOBODY = Relation(torch.full((9,), -1), False)
 ABOVE, BELOW = math.nextafter, lambda x, _=0.0: math.nextafter(x, -math.inf)
 
@@ -172,6 +174,32 @@ def test_eight_contexts_are_enough_to_ask(
     assert (found.wins, found.by_match) == ((0.25, 0.125) if looked else (0.0, 0.0))
 
 
+def test_more_copies_take_more_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the samples choose places, three times as many where three copies have places."""
+    lookups = [INDUCTION, Lookup(hops=2), Lookup(hops=3), Lookup(hops=4)]
+    seen_with: list[tuple[int, int]] = []
+    screened: list[tuple[int, int]] = []
+
+    def observed(probe: Any, lookup: Lookup, *_: Any, stream: int, n: int, **__: Any) -> Any:
+        seen_with.append((stream, n))
+        return replace(seen("planted"), lookup=lookup)
+
+    def answered(probe: Any, lookup: Lookup, *_: Any, n: int, stream: int) -> bool:
+        screened.append((stream, n))
+        return True
+
+    nothing = induction.Answering(None, 0.0, 0.0)
+    monkeypatch.setattr(in_context, "_lookups", lambda *_: lookups)
+    monkeypatch.setattr(in_context, "observe", observed)
+    monkeypatch.setattr(in_context, "_ever_answered", answered)
+    monkeypatch.setattr(in_context, "ask_for_answers", lambda *_, **__: nothing)
+    monkeypatch.setattr(in_context, "matching_circuits", lambda *_: [])
+    in_context.find_in_context(probe_of(soft_induction(), 40), Patterns(), None, None)  # type: ignore[arg-type]
+    assert screened == [(71, 40), (72, 40), (73, 60), (74, 80)]
+    # The last is the second look at induction, for heads that match and answer nothing.
+    assert seen_with == [(21, 80), (22, 80), (23, 120), (24, 160), (31, 40)]
+
+
 def test_what_brings_more_by_the_match_says_what_is_won() -> None:
     circuit = made("induction", (1, 0))
 
@@ -203,9 +231,23 @@ def test_a_head_looks_from_the_bar_on(
     assert dict(induction._parts(one, [(0, 0)], {})).get((0, 0)) == role
 
 
-# -- the smallest set that answers -----------------------------------------------------------------
+@pytest.mark.parametrize(("brought", "noted"), [(2.0, False), (BELOW(2.0), True)], ids=str)
+def test_less_than_half_of_the_match_explains_nothing(
+    monkeypatch: pytest.MonkeyPatch, brought: float, noted: bool
+) -> None:
+    terms = {"induction": {(0, 0): brought}, "pointer_induction": {(0, 0): 1.0}}
+    monkeypatch.setattr(induction, "smallest_that_answers", lambda *_: ({(1, 0): 1.0}, ONE, 0.5))
+    monkeypatch.setattr(induction, "ScoreSplit", lambda *_: SimpleNamespace(total=lambda: 4.0))
+    monkeypatch.setattr(induction, "_mechanism", lambda *_: terms)
+    got = seen("planted")
+    probe = probe_of(soft_induction())
+    found = induction._answering_circuit(probe, got, INDUCTION.cells(9))
+    assert found is not None
+    assert ("not on the frame" in found.note) == noted
+    assert found.effects["match"] == 4.0
 
-ONE = {Edge(EMBED, (1, 0), "V"), Edge((1, 0), OUTPUT, "out")}
+
+# -- the smallest set that answers -----------------------------------------------------------------
 
 
 def smallest_of(
@@ -355,6 +397,51 @@ def test_a_graph_circuit_works_above_one_half(monkeypatch: pytest.MonkeyPatch) -
     assert graph_strength(monkeypatch, [1.0, 1.0, 0.625]) == 0.75
 
 
+def test_heads_of_layer_0_are_feeders_and_no_copiers() -> None:
+    """All heads gain the same attention to right children; those of layer 0 copy nothing."""
+    got = seen("planted")
+    n = len(got.contexts)
+    right = torch.zeros(n, 7, dtype=torch.bool)
+    right[:, 2] = True
+    attention = torch.zeros_like(got.trace.attention[0])
+    attention[:, :, -1, 2] = 1.0
+    full = replace(got.trace, attention=(attention, attention))
+    flat = replace(full, attention=(attention * 0.9, attention * (1 - graph_induction.GAINS)))
+    none = replace(full, attention=(attention * 0.9, attention))
+    probe = probe_of(soft_induction())
+    found = graph_induction._copiers(probe, full, none, got.contexts, right)
+    assert found == {}
+    less = replace(full, attention=(0 * attention, 0 * attention))
+    found = graph_induction._copiers(probe, full, less, got.contexts, right)
+    assert set(found) == {(1, 0)}
+    assert graph_induction._copiers(probe, full, flat, got.contexts, right) == {}
+
+
+def test_activations_before_a_change_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two layers, a direction of the second costs one layer's pass, one of the output none."""
+    objective = objective_of("plain")
+    passes: list[int] = []
+    after = objective._after
+
+    def counted(layer: int, *rest: Any) -> Tensor:
+        passes.append(layer)
+        return after(layer, *rest)
+
+    monkeypatch.setattr(objective, "_after", counted)
+    alive = torch.ones(objective.size, dtype=torch.bool)
+    objective.evaluate(alive)
+    assert passes == [0, 1]
+    layers = [name.head[0] if name.head else 2 for name in objective.names]
+    for layer in (2, 1, 0):
+        passes.clear()
+        objective.evaluate(alive)
+        passes.clear()
+        off = alive.clone()
+        off[layers.index(layer)] = False
+        objective.evaluate(off)
+        assert passes == list(range(layer, 2))
+
+
 @pytest.mark.parametrize(
     ("same", "behind", "kind"),
     [
@@ -417,6 +504,25 @@ def test_places_at_the_share_of_the_best_belong_to_it() -> None:
                 keep = torch.ones(2 * n, dtype=torch.bool)
                 means[share] = int(near_best(score, place, keep, 2).sum())
         assert list(means.values()) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["NEAR_BEST", "BEST"])
+def test_a_place_at_the_bar_belongs_to_the_best(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Means of four scores at two places, pulled towards the overall one, by hand."""
+    score = torch.tensor([1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5], dtype=F64)
+    place, keep = torch.arange(2).repeat_interleave(4), torch.ones(8, dtype=torch.bool)
+    best, other = (4 + 2 * 0.75) / 6, (2 + 2 * 0.75) / 6
+    if name == "NEAR_BEST":  # what is believed: the mean and its standard error
+        other = 0.5 + float(torch.tensor(other * (1 - other), dtype=F64).sqrt() / 2)
+    near = other / best
+    bar = next(b for b in (near, ABOVE(near, 1), BELOW(near)) if b * best == other)
+    for value, found in ((bar, 2), (ABOVE(bar, 1), 1)):
+        monkeypatch.setattr(probe_module, name, value)
+        if name == "BEST":
+            kept = torch.ones(2, dtype=torch.bool)
+            assert len(best_places(score, place, kept, 2)) == found
+        else:
+            assert int(near_best(score, place, keep, 2).sum()) == found
 
 
 def test_a_cosine_that_strays_by_rounding_is_one() -> None:
