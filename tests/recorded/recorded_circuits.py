@@ -478,6 +478,12 @@ def estimated_elsewhere() -> Any:
     asked = probe_of(mixed)
     found["MLPs"] = relation_module._ReadOut.take(asked, torch.arange(2, 11), stream=3)
     found["random"] = estimate_relation(asked)
+    found["directly"] = [
+        relation_module.directly_paired(
+            probe_of(planted(pairs=PAIRS, gain=0.7, noise=0.05 * k, seed=k))
+        )
+        for k in range(2, 9)
+    ]
     large = probe_of(random_weights(vocab=50, context=4, layers=1, heads=1, seed=5))
     found["many contexts"] = relation_module._ReadOut.take(large, torch.arange(50), stream=3)
     found["few words"] = estimate_relation(replace(asked, vocabulary=torch.arange(3)))
@@ -502,6 +508,15 @@ def nulls() -> Any:
             relation_module._more_than_chance(mask, chance=0.05),
             relation_module._more_than_chance(mask, together=2, chance=0.01),
         ]
+    sizes = {}
+    for size in range(8, 60, 3):
+        masks = [torch.arange(size) < count for count in range(12)]
+        sizes[str(size)] = [
+            sum(map(relation_module._more_than_chance, masks)),
+            sum(relation_module._more_than_chance(m, together=2) for m in masks),
+            sum(relation_module._more_than_chance(m, tries=9) for m in masks),
+            sum(relation_module._more_than_chance(m, together=2, chance=0.03) for m in masks),
+        ]
     table = normal(5, 5, seed=8)
     table[1, 3] = float("nan")
     return {
@@ -512,6 +527,7 @@ def nulls() -> Any:
             for level in (0.5, 0.95)
         ],
         "chances": chances,
+        "by size": sizes,
         "mutual": relation_module._mutual(torch.tensor([1, 0, 3, 4, 2, 5])),
         "centred": relation_module._centred(table),
         "pairs": [Relation(PARTNER, True, normal(10, seed=1)).pairs(m) for m in (None, 0, 1, 3)],

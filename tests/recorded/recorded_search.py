@@ -197,6 +197,9 @@ def lookups_asked() -> Any:
                 str(lookup) for lookup in in_context._lookups(asked, Patterns.take(asked))
             ]
     deep = replace(probe_of(random_weights(layers=5, context=26, vocab=30, heads=1)), context=26)
+    asked_for = [Lookup(k) for k in (-1, 0, 1, 2)] + [Lookup(hops=2), Lookup(prefix=2)]
+    asked_for += [Lookup(2, lag=1), Lookup(template=Template((7, 8), 3, 1))]
+    found["matched"] = [in_context._matched_heads(lookup) for lookup in asked_for]
     found["five layers"] = [str(x) for x in in_context._lookups(deep, Patterns.take(deep))]
     return found
 

@@ -35,7 +35,7 @@ from imir_detect.circuits.exhaustive import Additive, best_subset
 from imir_detect.circuits.matched import FEWEST, coverage_of
 from imir_detect.circuits.probe import BEST, NEAR_BEST, best_places, near_best
 from imir_detect.circuits.relation import Relation
-from imir_detect.coordinates.effects import read_shift
+from imir_detect.coordinates.effects import read_selection, read_shift
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
 from imir_detect.frame.lookups import INDUCTION, Lookup
 from imir_detect.frame.template import Template
@@ -535,6 +535,10 @@ def test_a_cosine_that_strays_by_rounding_is_one() -> None:
             assert abs(read_shift(S, offset).cosine) <= 1.0
             strayed += read_shift(S, offset).cosine == 1.0
     assert strayed > 100
+    for size in range(2, 60):
+        for scale in (0.1, 0.7, 3.0, -0.3):
+            eye = torch.eye(size, dtype=F64)
+            assert abs(read_selection(scale * eye, eye).cosine) <= 1.0
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(0.75, (2,)), (BELOW(0.75), (0, 2))])
