@@ -33,7 +33,7 @@ from imir_detect.circuits.causal_graph import CausalEdge, CausalGraph
 from imir_detect.circuits.core import WORKS
 from imir_detect.circuits.exhaustive import Additive, best_subset
 from imir_detect.circuits.matched import FEWEST, coverage_of
-from imir_detect.circuits.probe import BEST, NEAR_BEST, best_places, near_best
+from imir_detect.circuits.probe import BEST, NEAR_BEST, Probe, best_places, near_best
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.effects import read_selection, read_shift
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
@@ -151,6 +151,10 @@ def test_more_than_two_answers_are_worth_a_look(
     assert in_context._ever_answered(probe, asked, None, None, n=8, stream=1) == found
 
 
+def look(probe: Probe) -> in_context.InContext:
+    return in_context.find_in_context(probe, Patterns(), NOBODY, None, None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("right", "looked"), [(FEWEST - 1, 0), (FEWEST, 1)])
 def test_eight_contexts_are_enough_to_ask(
     monkeypatch: pytest.MonkeyPatch, right: int, looked: int
@@ -169,7 +173,7 @@ def test_eight_contexts_are_enough_to_ask(
     monkeypatch.setattr(in_context, "observe", lambda *_, **__: few)
     monkeypatch.setattr(in_context, "ask_for_answers", asked)
     monkeypatch.setattr(in_context, "matching_circuits", lambda *_: [])
-    found = in_context.find_in_context(probe_of(soft_induction()), Patterns(), None, None)  # type: ignore[arg-type]
+    found = look(probe_of(soft_induction()))
     assert len(calls) == looked
     assert (found.wins, found.by_match) == ((0.25, 0.125) if looked else (0.0, 0.0))
 
@@ -194,7 +198,7 @@ def test_more_copies_take_more_contexts(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(in_context, "_ever_answered", answered)
     monkeypatch.setattr(in_context, "ask_for_answers", lambda *_, **__: nothing)
     monkeypatch.setattr(in_context, "matching_circuits", lambda *_: [])
-    in_context.find_in_context(probe_of(soft_induction(), 40), Patterns(), None, None)  # type: ignore[arg-type]
+    look(probe_of(soft_induction(), 40))
     assert screened == [(71, 40), (72, 40), (73, 60), (74, 80)]
     # The last is the second look at induction, for heads that match and answer nothing.
     assert seen_with == [(21, 80), (22, 80), (23, 120), (24, 160), (31, 40)]
@@ -553,6 +557,27 @@ def test_a_budget_may_be_spent_to_the_last(budget: float, kept: tuple[int, ...])
         assert found.blocked == (4.75 if budget == 0.75 else 0.75)
     assert best_subset(objective, budget=budget).kept == kept
     assert eliminate.eliminate(Additive([0.5]), budget=0.0).kept == (0,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength", "asked"),
+    [
+        ("induction", in_context.CLEARLY, True),
+        ("induction", ABOVE(in_context.CLEARLY, 1), False),
+        ("skip", 1.0, True),
+    ],
+    ids=str,
+)
+def test_separators_are_asked_about_where_nothing_answers_clearly(
+    monkeypatch: pytest.MonkeyPatch, kind: str, strength: float, asked: bool
+) -> None:
+    form = Lookup(2, lag=1, template=Template((7, 8), 3, 1))
+    monkeypatch.setattr(in_context, "separated_lookups", lambda *_: [form])
+    circuit = made(kind, (1, 0), strength=strength)
+    tried = {1: in_context._Tried(seen("planted"), induction.Answering(circuit, 1, 1), circuit)}
+    probe = probe_of(soft_induction())
+    assert list(in_context._with_separators(probe, NOBODY, tried)) == [form] * asked
+    assert list(in_context._with_separators(probe, NOBODY, {})) == [form]
 
 
 # -- separators ------------------------------------------------------------------------------------
