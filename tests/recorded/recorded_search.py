@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from recorded_circuits import PAIRS, associating, given, probe_of, seen
+from recorded_parts import probe_of, seen
+from recorded_relation import PAIRS, associating, given
 from small_models import MATCH, PREVIOUS, VOCAB, Job, S, Slots, planted, random_weights
 
 from imir_detect.circuits import (

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from recorded_circuits import deep_of, made, objective_of, probe_of, seen, soft_induction
+from recorded_algorithm import objective_of
+from recorded_deep import deep_of
+from recorded_parts import made, probe_of, seen, soft_induction
 from small_models import F64, random_weights
 from torch import Tensor
 
