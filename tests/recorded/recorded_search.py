@@ -26,7 +26,7 @@ from imir_detect.circuits.heads import head_table
 from imir_detect.circuits.matched import observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.relation import Relation, estimate_relation
+from imir_detect.circuits.relation import Relation, directly_paired, estimate_relation
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
 from imir_detect.frame.lookups import INDUCTION, Lookup
 from imir_detect.frame.template import Template
@@ -111,6 +111,66 @@ def search(name: str) -> Callable[[], Any]:
     def answer() -> Any:
         asked = probe_of(MODELS[name](), 64, seed=1)
         return find_circuits(asked, NOBODY, Patterns.take(asked))
+
+    return answer
+
+
+def of_chance(seed: int) -> Callable[[], Any]:
+    """Two to four jobs of random sharpness and gain, some noise and now and then a few pairs: no
+    number is near a round one, and much is half done."""
+
+    def answer() -> Any:
+        g = torch.Generator().manual_seed(seed)
+
+        def between(low: float, high: float) -> float:
+            return low + (high - low) * float(torch.rand((), generator=g, dtype=torch.float64))
+
+        choice = (
+            PREVIOUS, SECOND, PREVIOUS._replace(head=1, moves=(S.token, S.logit)), MATCH,
+            MATCH._replace(head=1), MATCH._replace(key=S.second), Job(0, 1, S.token, S.token),
+            Job(1, 1, S.token, S.token, (S.first, S.logit)),
+        )  # fmt: skip
+        order = torch.randperm(len(choice), generator=g)[: 2 + seed % 3].tolist()
+        jobs = [
+            choice[i]._replace(sharp=between(3.0, 9.0), gain=between(-0.5, 1.5))
+            for i in ([0, 3, *order] if seed % 2 else order)
+        ]
+        pairs = PAIRS if seed % 4 == 3 else None
+        weights = planted(
+            *jobs, noise=between(0.02, 0.12), pairs=pairs, gain=between(0.3, 1.5), seed=seed
+        )
+        asked = probe_of(weights, 48, seed=seed)
+        relation = estimate_relation(asked)
+        patterns = Patterns.take(asked)
+        found = find_circuits(asked, relation, patterns)
+        return {
+            "found": found,
+            "heads": head_table(asked, patterns, relation, found.circuits),
+            "partner": relation.partner,
+        }
+
+    return answer
+
+
+def related_by_chance(seed: int) -> Callable[[], Any]:
+    """A random relation, some partners shared, some pairs mutual, each of its own strength."""
+
+    def answer() -> Any:
+        g = torch.Generator().manual_seed(seed)
+        size = 14
+        partner = torch.randint(size, (size,), generator=g)
+        partner[:6] = torch.tensor([1, 0, 3, 2, 13, 13]) if seed % 2 else partner[:6]
+        named = torch.rand(size, generator=g) < 0.7
+        weights = planted(noise=0.03 + 0.01 * seed, size=size, seed=seed)
+        nats = 0.4 + 1.6 * torch.rand(size, generator=g, dtype=torch.float64)
+        logit = Slots(size).logit.start
+        for token in named.nonzero()[:, 0].tolist():
+            to = int(partner[token])
+            weights.W_U[token, to] += nats[token]
+            weights.W_V[0, 1, token, token] += 1.0
+            weights.W_O[0, 1, token, logit + to] += nats[-1 - token]
+        asked = probe_of(weights, 48, seed=seed)
+        return [estimate_relation(asked), directly_paired(asked)]
 
     return answer
 
@@ -438,6 +498,8 @@ CASES: dict[str, Callable[[], Any]] = {
         for how in ("direct", "weak", "head")
         for estimated in (False, True)
     },
+    **{f"of chance, {seed}": of_chance(seed) for seed in range(16)},
+    **{f"related by chance, {seed}": related_by_chance(seed) for seed in range(16)},
     **{f"smallest, {name}": smallest_set(name) for name in SMALLEST},
     **{f"noisy, {kind}": noisy(kind) for kind in ("induction", "association")},
     "streams": streams_asked,

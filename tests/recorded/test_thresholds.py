@@ -312,6 +312,7 @@ def test_heads_and_edges_go_where_answers_stay_at_the_bar(monkeypatch: pytest.Mo
         )
         between = {e for e in found[1] if e.source != EMBED}
         assert (between == needed) == gone
+        assert ({e.target for e in found[1]} == {(0, 0), (1, 0), OUTPUT}) == gone
         assert found[2] == (rest if gone else 1.0)
 
 
