@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import time
 from collections import defaultdict
@@ -89,14 +90,19 @@ def cover(chosen: list[str]) -> None:
     cost = known.get("cost", {}) | recorder.cost
     fixtures = known.get("fixtures", {}) | recorder.fixtures
     lines: dict[str, dict[str, list[str]]] = {}
+    files = {
+        file: hashlib.sha256((PACKAGE / file).read_bytes()).hexdigest() for file in stage_files()
+    }
     for file, found in known.get("lines", {}).items():
+        if known.get("files", {}).get(file) != files.get(file):
+            continue  # its lines are others now
         lines[file] = {n: [c for c in cs if c not in recorder.cost] for n, cs in found.items()}
     for path in data.measured_files():
         own = lines.setdefault(Path(path).relative_to(PACKAGE).as_posix(), {})
         for number, contexts in data.contexts_by_lineno(path).items():
             own.setdefault(str(number), []).extend(c for c in contexts if c)
     MAP.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"lines": lines, "cost": cost, "fixtures": fixtures})
+    text = json.dumps({"lines": lines, "cost": cost, "fixtures": fixtures, "files": files})
     MAP.write_text(text, encoding="utf-8")
     print(f"pytest ended with {code}; {len(recorder.fixtures)} tests")
 

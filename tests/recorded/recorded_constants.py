@@ -1,8 +1,10 @@
-"""The numbers that are choices: every committed table of results was made with these."""
+"""The numbers that are choices (every committed table of results was made with these), and what
+dataclasses promise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -17,13 +19,26 @@ STAGES = (imir_detect.frame, imir_detect.coordinates, imir_detect.circuits)
 def numbers_of(name: str) -> Callable[[], Any]:
     def answer() -> Any:
         module = vars(import_module(name))
-        return {
-            key: value
+        numbers = {
+            key: repr(value)  # word for word: a tolerance would let the smallest pass
             for key, value in sorted(module.items())
             if key.isupper() and _made_of_numbers(value)
         }
+        own = {k: v for k, v in module.items() if getattr(v, "__module__", "") == name}
+        classes = {k: _promises(v) for k, v in sorted(own.items()) if is_dataclass(v)}
+        return numbers | classes
 
     return answer
+
+
+def _promises(made: Any) -> Any:
+    """Whether a dataclass is frozen and ordered; of fields, the default and what is compared."""
+    settings = made.__dataclass_params__
+    return {
+        "frozen": settings.frozen,
+        "order": settings.order,
+        "fields": {f.name: [str(f.default)[:40], f.compare, f.repr] for f in fields(made)},
+    }
 
 
 def _made_of_numbers(value: Any) -> bool:
