@@ -13,7 +13,6 @@ from imir_detect.circuits.in_context import find_in_context
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
-from imir_detect.circuits.separators import separated_lookups, unsaid_tokens
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     # Where common tokens are answered from the weights, fresh associations are those of the others.
     known = in_weights is not None and in_weights.works
     fill = asked if known and asked is not None and len(asked) >= probe.context else None
-    separated = separated_lookups(probe, unsaid_tokens(probe, relation))
-    looking = find_in_context(probe, patterns, asked, fill, separated)
+    looking = find_in_context(probe, patterns, relation, asked, fill)
     found += looking.circuits
     circuits = tuple(sorted(found, key=lambda c: -c.strength))
     return Findings(circuits, {"icl": looking.wins, "iwl": iwl}, looking.by_match)

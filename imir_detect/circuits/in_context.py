@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from imir_detect._typing import HeadIndex, Int, Tensor
@@ -13,12 +14,15 @@ from imir_detect.circuits.induction import Answering, ask_for_answers
 from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, answers
+from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.separators import separated_lookups, unsaid_tokens
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
 FURTHER = (2, 3)  # offsets of skip circuits
 HOPS = (2, 3, 4)
 FEW_ANSWERS = 2
+CLEARLY = 0.9  # strength from which an answering circuit is not looked for in another form
 ENDS = ("induction", "skip")  # roles of heads that look behind a copy
 
 
@@ -44,15 +48,15 @@ class _Tried:
 def find_in_context(
     probe: Probe,
     patterns: Patterns[Any],
+    relation: Relation,
     asked: Int[Tensor, " asked"] | None,
     fill: Int[Tensor, " fill"] | None,
-    separated: Sequence[Lookup] = (),
 ) -> InContext:
-    """Every lookup asked, `separated` ones included, the circuits that answer them named once each,
-    and then the heads that attend by a match and are part of none. `asked`: tokens asked of;
-    `fill`: of the rest."""
+    """Every lookup asked, the circuits that answer them named once each, and then the heads that
+    attend by a match and are part of none. `asked`: tokens asked of; `fill`: of the rest."""
     tried: dict[int, _Tried] = {}
-    for number, lookup in enumerate([*_lookups(probe, patterns), *separated], start=1):
+    lookups = chain(_lookups(probe, patterns), _with_separators(probe, relation, tried))
+    for number, lookup in enumerate(lookups, start=1):
         if lookup.closed and any(
             t.circuit and t.circuit.hops == lookup.hops for t in tried.values()
         ):
@@ -90,6 +94,16 @@ def _lookups(probe: Probe, patterns: Patterns[Any]) -> list[Lookup]:
     deep = [hops for hops in HOPS if depth > max(2, hops - 1)]
     asked += [Lookup(hops=hops, closed=closed) for closed in (False, True) for hops in deep]
     return [lookup for lookup in asked if probe.context >= lookup.least]
+
+
+def _with_separators(
+    probe: Probe, relation: Relation, tried: Mapping[int, _Tried]
+) -> Iterator[Lookup]:
+    """The lookups among separators, once the plain ones are tried and none is answered clearly: a
+    model that answers on random contexts needs no form."""
+    found = [t.circuit for t in tried.values() if t.circuit is not None]
+    if not any(c.in_context and c.strength > CLEARLY for c in found):
+        yield from separated_lookups(probe, unsaid_tokens(probe, relation))
 
 
 def _ever_answered(

@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
+from imir_detect.arguments import check_seed
 from imir_detect.errors import InvalidArgumentError, UnknownNameError
+from imir_detect.tasks.graph_checks import node_count, node_names, parent_lists, read_pairs
 
 Edge = tuple[int, int]  # (parent, child)
 
@@ -36,29 +38,7 @@ class LatentGraph:
     parents: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        if not self.parents:
-            raise InvalidArgumentError(
-                "a graph needs nodes", got="none", wanted="at least one", todo="add nodes"
-            )
-        for child, parents in enumerate(self.parents):
-            for parent in parents:
-                _check_edge(parent, child, len(self.parents))
-            if list(parents) != sorted(set(parents)):
-                raise InvalidArgumentError(
-                    f"the parents of node {child} must rise and differ",
-                    got=str(parents),
-                    wanted=str(tuple(sorted(set(parents)))),
-                    todo="sort them, or build the graph with from_edges",
-                )
-        counts = {len(p): node for node, p in reversed([*enumerate(self.parents)]) if p}
-        if len(counts) > 1:
-            wrong = ", ".join(f"node {node} has {n}" for n, node in sorted(counts.items()))
-            raise InvalidArgumentError(
-                "nodes that are no roots must have equally many parents",
-                got=wrong,
-                wanted="one number k of parents throughout",
-                todo="make those nodes roots or give them as many parents as the others",
-            )
+        object.__setattr__(self, "parents", parent_lists(self.parents))
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -100,47 +80,19 @@ class LatentGraph:
         `nodes`: how many there are (then they are called 0 .. nodes - 1), or their names in the
         order in which they stand in the sequence.
 
-        Errors: InvalidArgumentError that names the unknown node, the cycle, or the parent that
-        stands after its child.
+        Numbers of numpy or torch are as good as Python's. Errors: InvalidArgumentError that names
+        the unknown node, the cycle, the parent that stands after its child, or the entry that is no
+        pair.
 
         >>> LatentGraph.from_edges([("a", "b"), ("a", "c")], nodes=["a", "b", "c"]).parents
         ((), (0,), (0,))
         """
-        names: list[Hashable] = list(range(nodes)) if isinstance(nodes, int) else list(nodes)
+        names = node_names(nodes)
+        parents: list[list[int]] = [[] for _ in names]
         position = {name: index for index, name in enumerate(names)}
-        if len(position) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidArgumentError(
-                "a node is named twice", got=repr(twice), wanted="each node once", todo="rename it"
-            )
-        pairs = list(edges)
-        for name in (name for pair in pairs for name in pair):
-            if name not in position:
-                raise InvalidArgumentError(
-                    f"an edge names the unknown node {name!r}",
-                    got=f"nodes {_shorten(names)}",
-                    wanted="edges between nodes of the graph",
-                    todo="add the node, or drop the edge",
-                )
-        cycle = _find_cycle(pairs)
-        if cycle:
-            raise InvalidArgumentError(
-                "the graph has a cycle",
-                got=" -> ".join(repr(name) for name in cycle),
-                wanted="an acyclic graph, parents before children",
-                todo="drop one edge of the cycle",
-            )
-        parents: list[set[int]] = [set() for _ in names]
-        for parent, child in pairs:
-            if position[parent] > position[child]:
-                raise InvalidArgumentError(
-                    f"node {parent!r} is a parent of {child!r} and stands after it",
-                    got=f"positions {position[parent]} and {position[child]}",
-                    wanted="every parent before its child",
-                    todo="turn the edge around, or order the nodes so that parents come first",
-                )
-            parents[position[child]].add(position[parent])
-        return cls(tuple(tuple(sorted(p)) for p in parents))
+        for parent, child in sorted(read_pairs(edges, position)):
+            parents[child].append(parent)
+        return cls(tuple(tuple(own) for own in parents))
 
     @classmethod
     def from_networkx(cls, graph: Any, *, order: Sequence[Hashable] | None = None) -> LatentGraph:
@@ -156,10 +108,11 @@ class LatentGraph:
                 wanted="a networkx.DiGraph with edges from parent to child",
                 todo="use DiGraph, or LatentGraph.from_edges",
             )
-        nodes = list(graph.nodes)
+        nodes = node_names(graph.nodes)
         if order is None:
-            order = sorted(nodes) if all(isinstance(name, int) for name in nodes) else nodes
-        return cls.from_edges(graph.edges, nodes=order)
+            numbers = [name for name in nodes if isinstance(name, int)]
+            order = sorted(numbers) if len(numbers) == len(nodes) else nodes
+        return cls.from_edges(((u, v) for u, v, *_ in graph.edges), nodes=order)
 
 
 # -- special graphs -------------------------------------------------------------------------------
@@ -175,8 +128,9 @@ def ngram(nodes: int, context: int) -> LatentGraph:
         raise InvalidArgumentError(
             "an n-gram needs context", got=str(context), wanted="at least 1", todo="raise context"
         )
+    count = node_count(nodes)
     return LatentGraph(
-        tuple(tuple(range(i - context, i)) if i >= context else () for i in range(nodes))
+        tuple(tuple(range(i - context, i)) if i >= context else () for i in range(count))
     )
 
 
@@ -187,12 +141,13 @@ def chain(nodes: int) -> LatentGraph:
 
 def pairs(nodes: int) -> LatentGraph:
     """p(2m + 1) = 2m: independent pairs, the "in-context learning" graph of the source."""
-    return LatentGraph(tuple((i - 1,) if i % 2 else () for i in range(nodes)))
+    return LatentGraph(tuple((i - 1,) if i % 2 else () for i in range(node_count(nodes))))
 
 
 def halves(nodes: int) -> LatentGraph:
     """Two parents, (i - 1) // 2 and i - 1, from node 2 on (the source's two-parent graph)."""
-    return LatentGraph(tuple(((i - 1) // 2, i - 1) if i >= 2 else () for i in range(nodes)))
+    count = node_count(nodes)
+    return LatentGraph(tuple(((i - 1) // 2, i - 1) if i >= 2 else () for i in range(count)))
 
 
 def random_forest(nodes: int, *, root_probability: float = 0.5, seed: int = 0) -> LatentGraph:
@@ -200,19 +155,47 @@ def random_forest(nodes: int, *, root_probability: float = 0.5, seed: int = 0) -
 
     Node 0 is always a root; `root_probability` 0 gives one random recursive tree.
     """
-    if not 0 <= root_probability <= 1:
+    count = node_count(nodes)
+    is_root, generator = _roots(count, root_probability, seed)
+    pick = torch.rand(count, generator=generator)
+    return LatentGraph(
+        tuple(() if i == 0 or is_root[i] else (min(int(pick[i] * i), i - 1),) for i in range(count))
+    )
+
+
+def random_graph(
+    nodes: int, parents: int = 2, *, root_probability: float = 0.5, seed: int = 0
+) -> LatentGraph:
+    """Every node from `parents` on is a root with `root_probability`, else has that many uniform
+    parents before it, all sets alike.
+
+    >>> [len(own) for own in random_graph(5, 2, root_probability=0.0).parents]
+    [0, 0, 2, 2, 2]
+    """
+    size = node_count(parents)
+    count = node_count(nodes)
+    is_root, generator = _roots(count, root_probability, seed)
+    return LatentGraph(
+        tuple(
+            ()
+            if i < size or is_root[i]
+            else tuple(torch.randperm(i, generator=generator)[:size].sort().values.tolist())
+            for i in range(count)
+        )
+    )
+
+
+def _roots(nodes: int, probability: float, seed: int) -> tuple[torch.Tensor, torch.Generator]:
+    """Which nodes are roots, and the generator that goes on from there."""
+    if not 0 <= probability <= 1:
         raise InvalidArgumentError(
             "root_probability is no probability",
-            got=str(root_probability),
+            got=str(probability),
             wanted="a number from 0 to 1",
             todo="mend it",
         )
-    generator = torch.Generator().manual_seed(seed)
-    is_root = torch.rand(nodes, generator=generator) < root_probability
-    pick = torch.rand(nodes, generator=generator)
-    return LatentGraph(
-        tuple(() if i == 0 or is_root[i] else (min(int(pick[i] * i), i - 1),) for i in range(nodes))
-    )
+    generator = torch.Generator().manual_seed(check_seed(seed))
+    return torch.rand(nodes, generator=generator) < probability, generator
 
 
 GRAPHS: dict[str, Callable[[int], LatentGraph]] = {
@@ -234,53 +217,3 @@ def named_graph(name: str, nodes: int) -> LatentGraph:
             todo="use one of these, or LatentGraph.from_edges",
         )
     return GRAPHS[name](nodes)
-
-
-# -- checks ---------------------------------------------------------------------------------------
-
-
-def _check_edge(parent: int, child: int, nodes: int) -> None:
-    if not 0 <= parent < nodes:
-        raise InvalidArgumentError(
-            f"node {child} has the unknown node {parent} as a parent",
-            got=str(parent),
-            wanted=f"a node from 0 to {nodes - 1}",
-            todo="add the node, or drop the edge",
-        )
-    if parent >= child:
-        raise InvalidArgumentError(
-            f"node {parent} is a parent of {child} and does not stand before it",
-            got=f"positions {parent} and {child}",
-            wanted="every parent before its child",
-            todo="turn the edge around, or order the nodes so that parents come first",
-        )
-
-
-def _find_cycle(edges: Sequence[tuple[Hashable, Hashable]]) -> list[Hashable]:
-    """Nodes of one cycle, its first repeated at the end; [] where there is none."""
-    below: dict[Hashable, list[Hashable]] = {}
-    for parent, child in edges:
-        below.setdefault(parent, []).append(child)
-    done: set[Hashable] = set()
-    for start in below:
-        path: list[Hashable] = [start]
-        on_path, stack = {start}, [iter(below.get(start, ()))]
-        while stack:
-            node = next(stack[-1], None)
-            if node is None:
-                stack.pop()
-                leaving = path.pop()
-                on_path.discard(leaving)
-                done.add(leaving)
-            elif node in on_path:
-                return [*path[path.index(node) :], node]
-            elif node not in done:
-                path.append(node)
-                on_path.add(node)
-                stack.append(iter(below.get(node, ())))
-    return []
-
-
-def _shorten(names: Sequence[Hashable], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown}, .. ({len(names)} in all)"

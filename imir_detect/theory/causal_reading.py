@@ -1,4 +1,4 @@
-"""Read a latent causal graph from data, before any model is trained: pairs of nodes, one by one.
+"""Read a latent causal graph from data, before any model is trained: sets of nodes, one by one.
 
 What the gradient of layer 0 at initialisation says of a pair (`causal_gradient`) is the mean of
 pi(x_i | x_j) / f(x_i). The frequencies f are those of a short sequence, and blur it; with even
@@ -17,11 +17,11 @@ from imir_detect.circuits.causal_graph import CausalEdge, CausalGraph
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
 from imir_detect.tasks.causal_graph import CausalGraphTask
+from imir_detect.theory.causal_sets import BestSet, best_sets, earlier_sets
 
 LEVEL = 0.01  # chance that data without a graph show any edge
-CERTAIN = 0.95  # confidence from which a parent is named
+CERTAIN = 0.95  # confidence from which parents are named
 ERRORS = 2.0  # standard errors within which an effect is not told from the one that an edge needs
-FEWEST = 3  # nodes: two are one pair, which can be held against no other
 TINY = 1e-300
 
 
@@ -40,7 +40,7 @@ def graph_from_gradient(
     then the answer. Every sequence may have a transition matrix of its own; the graph must be
     common to all. `n_symbols`: default the largest number in the data, plus 1.
 
-    Per pair j < i, t_ij = S E[ [x_j = query] pi(x_i | query) ] (`pair_values`): how likely the
+    Per pair j < i, t_ij = S E[ [x_j = query] pi(x_i | query) ] (`set_values`): how likely the
     answer is what stands at i, where j shows the query. It is the pair's term in the gradient,
     E[pi(x_i | x_j) / f(x_i)] / S, with even frequencies f = 1 / S. With one parent a node:
 
@@ -50,17 +50,22 @@ def graph_from_gradient(
     - For a root i it is the same lower number for all j: that of independent nodes.
 
     So the largest entries of the rows take two values, and the edges are those at the upper one.
-    Without a graph all pairs have the same law. Per candidate (a row's largest entry)
+    With k parents (`queries` k; k-th query for the k-th parent by position) sets J of k nodes take
+    the place of j, S^k that of S; edges' upper value holds roughly, as far as sets of parents
+    follow one law. Without a graph all pairs have the same law. Per candidate (a row's largest
+    entry)
 
-    - `effect`: t_ij less the smallest of all pairs; a difference of probabilities;
-    - `p_value`: of t_ij less the mean of all pairs, normal, times the row's i entries;
+    - `effect`: t_iJ less the lower value, a difference of probabilities. The lower value is the
+      smallest of all pairs; with several parents, where sets are many and the smallest is noise,
+      the mean of pi(x_i | query), which is a root's value there;
+    - `p_value`: of t_iJ less the mean of all pairs, normal, times the row's number of sets;
     - `confidence`: chance that it really is the row's largest, given the sampling errors.
 
     Edges have a p-value below 0.01 over the number of rows, and at least half of the largest
     effect. `undecided` are nodes whose effect lies within two standard errors of that half, or
-    whose edge has a confidence below 0.95; and both nodes of a graph of two, whose only pair can
-    be held against no other. With several parents head m reads the m-th, and the two values hold
-    roughly. The numbers are our choice.
+    whose parents have a confidence below 0.95 or too high a p-value; and the last node where there
+    is one set in all (two nodes, one parent), which can be held against no other. Where nothing is
+    an edge a note says how large an effect would have been. The numbers are our choice.
 
     >>> from imir_detect.tasks.latent_graph import LatentGraph
     >>> task = CausalGraphTask(LatentGraph(((), (0,), (), (2,), (2,), (4,))))
@@ -72,101 +77,77 @@ def graph_from_gradient(
         tokens, rows, queries = drawn.tokens, drawn.rows, source.n_queries
     else:
         tokens, rows = _split_answers(source, n_symbols, queries)
-    said, shown = _said_and_shown(tokens, rows, queries)
-    nodes = said.shape[1]
-    tables = [
-        _candidates(said, one, head if queries > 1 else None) for head, one in enumerate(shown)
-    ]
+    nodes = tokens.shape[1] - queries
+    found, values = best_sets(tokens, rows, earlier_sets(nodes, queries))
+    lower = 0.0
+    if queries == 1:
+        lower = float(values.nan_to_num(nan=torch.inf).min())
+    weighed = [(best, _edges(best, lower, queries)) for best in found]
     edges: list[CausalEdge] = []
-    undecided = set(range(1, nodes)) if nodes < FEWEST else set()
-    for candidates, errors in tables if nodes >= FEWEST else ():
-        certain, unsure = _judge(candidates, errors, LEVEL / (queries * len(candidates)))
-        edges += certain
-        undecided |= unsure
+    undecided: set[int] = set()
     notes = [f"from {len(tokens)} sequences", "confidence is that of being the row's largest"]
-    if nodes < FEWEST:
-        notes.append("two nodes are one pair, which can be held against no other")
-    elif undecided:
-        notes.append("more sequences decide the undecided nodes")
+    if len(found) == 1:
+        undecided = {found[0].child}
+        one = "two nodes are one pair" if queries == 1 else "there is one set of parents"
+        notes.append(f"{one}, which can be held against no other")
+    elif found:
+        level = LEVEL / len(found)
+        edges, undecided = _judge(weighed, level)
+        if undecided:
+            notes.append("more sequences decide the undecided nodes")
+        elif not edges:
+            notes.append(f"no edge stands out; one of effect {_seen(found, level):.2g} would have")
     return CausalGraph(
         n_nodes=nodes,
         edges=tuple(sorted(edges, key=lambda e: (e.child, e.parent))),
-        candidates=tuple(c for candidates, _ in tables for c in candidates),
-        spread=tuple(sum(errors) / len(errors) for _, errors in tables),
+        candidates=tuple(edge for _, edges_of in weighed for edge in edges_of),
+        spread=(sum(best.error for best in found) / max(1, len(found)),),
         source="gradient",
         undecided=tuple(sorted(undecided)),
         notes=tuple(notes),
     )
 
 
-def pair_values(
-    tokens: Int[Tensor, "batch pos"], rows: Float[Tensor, "batch symbols"], *, queries: int = 1
-) -> Float[Tensor, "k node node"]:
-    """S E[ [x_j = m-th query token] row(x_i) ] of all pairs of nodes, i = row. In [0, S].
-
-    `rows`: the target row of the query, or a one-hot draw from it.
-    """
-    said, shown = _said_and_shown(tokens, rows, queries)
-    return said.T @ shown / len(tokens)
-
-
-def _said_and_shown(
-    tokens: Tensor, rows: Tensor, queries: int
-) -> tuple[Float[Tensor, "batch node"], Float[Tensor, "k batch node"]]:
-    """The row's value at every node's token; S where a node shows the m-th query token, else 0."""
-    nodes = tokens[:, :-queries]
-    shown = tokens[:, -queries:].T[..., None] == nodes
-    return rows.to(DTYPE).gather(1, nodes), shown.to(DTYPE) * rows.shape[1]
-
-
-def _candidates(
-    said: Float[Tensor, "batch node"], shown: Float[Tensor, "batch node"], head: int | None
-) -> tuple[list[CausalEdge], list[float]]:
-    """The largest entry of every row, and the standard errors of their p-values' statistics."""
-    n, nodes = said.shape
-    values = said.T @ shown / n
-    earlier = torch.ones_like(values, dtype=torch.bool).tril(-1)
-    mean_pair = (said * (shown.cumsum(1) - shown)).sum(1) / earlier.sum()
-    lowest = float(values[earlier].min())
-    found, errors = [], []
-    for child in range(1, nodes):
-        parent = int(values[child, :child].argmax())
-        own = said[:, child] * shown[:, parent]
-        above, error = _mean_and_error(own - mean_pair)
-        lead, its_error = _mean_and_error(own[:, None] - said[:, child, None] * shown[:, :child])
-        z = (lead / its_error.clamp(min=TINY))[torch.arange(child) != parent]
-        found.append(
-            CausalEdge(
-                parent=parent,
-                child=child,
-                confidence=1 - _upper_tail(float(z.min())) if len(z) else 1.0,
-                effect=float(values[child, parent]) - lowest,
-                p_value=min(1.0, child * _upper_tail(float(above / error.clamp(min=TINY)))),
-                head=head,
-            )
+def _edges(best: BestSet, lower: float, queries: int) -> list[CausalEdge]:
+    """A row's candidate, one entry a parent."""
+    p_value = best.sets * _upper_tail(best.above / max(best.error, TINY))
+    return [
+        CausalEdge(
+            parent=parent,
+            child=best.child,
+            confidence=1 - _upper_tail(best.lead),
+            effect=best.value - lower,
+            p_value=min(1.0, p_value),
+            head=head if queries > 1 else None,
         )
-        errors.append(float(error))
-    return found, errors
+        for head, parent in enumerate(best.parents)
+    ]
 
 
 def _judge(
-    candidates: list[CausalEdge], errors: list[float], level: float
+    weighed: list[tuple[BestSet, list[CausalEdge]]], level: float
 ) -> tuple[list[CausalEdge], set[int]]:
-    """The edges among one head's candidates, and the nodes of which nothing is said."""
-    half = 0.5 * max((c.effect for c in candidates if c.p_value < level), default=math.inf)
+    """The edges among the candidates, and the nodes of which nothing is said."""
+    clear = (first.effect for _, (first, *_) in weighed if first.p_value < level)
+    half = 0.5 * max(clear, default=math.inf)
     edges, unsure = [], set()
-    for c, error in zip(candidates, errors, strict=True):
-        stands_out = c.p_value < level and c.effect >= half
-        if abs(c.effect - half) < ERRORS * error or (stands_out and c.confidence < CERTAIN):
-            unsure.add(c.child)
-        elif stands_out:
-            edges.append(c)
+    for best, candidates in weighed:
+        first = candidates[0]
+        is_edge = first.effect >= half
+        doubtful = first.confidence < CERTAIN or first.p_value >= level
+        if abs(first.effect - half) < ERRORS * best.error or (is_edge and doubtful):
+            unsure.add(best.child)
+        elif is_edge:
+            edges += candidates
     return edges, unsure
 
 
-def _mean_and_error(values: Float[Tensor, "batch ..."]) -> tuple[Tensor, Tensor]:
-    """The mean over sequences, and its standard error."""
-    return values.mean(0), values.std(0) / len(values) ** 0.5
+def _seen(found: list[BestSet], level: float) -> float:
+    """The effect from which every row would have shown an edge."""
+    return max(
+        best.error * math.sqrt(2) * float(torch.erfinv(torch.tensor(1 - 2 * level / best.sets)))
+        for best in found
+    )
 
 
 def _upper_tail(z: float) -> float:

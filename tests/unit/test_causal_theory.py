@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
 from imir_detect.tasks.causal_graph import CausalGraphTask
-from imir_detect.tasks.latent_graph import LatentGraph, chain, halves, random_forest
+from imir_detect.tasks.latent_graph import LatentGraph, chain, halves, random_forest, random_graph
 from imir_detect.tasks.row_priors import Dirichlet, stationary_law
 from imir_detect.theory.causal_gradient import (
     causal_correlation,
@@ -26,7 +26,8 @@ from imir_detect.theory.causal_information import (
     estimated_information,
     information_matrix,
 )
-from imir_detect.theory.causal_reading import graph_from_gradient, pair_values
+from imir_detect.theory.causal_reading import graph_from_gradient
+from imir_detect.theory.causal_sets import best_sets, earlier_sets, set_values
 from imir_detect.training.two_stage import initial_model
 
 TREE = LatentGraph(((), (0,), (0,), (), (1,)))
@@ -166,6 +167,64 @@ def test_two_parents_are_read_one_a_query_token() -> None:
     assert read.n_parents == 2
 
 
+@pytest.mark.parametrize(
+    ("parents", "symbols", "alpha", "nodes"), [(2, 4, 1.0, 14), (2, 6, 0.1, 9), (3, 3, 0.3, 11)]
+)
+def test_any_graph_of_several_parents_is_read_whole(
+    parents: int, symbols: int, alpha: float, nodes: int
+) -> None:
+    graph = random_graph(nodes, parents, root_probability=0.4, seed=1)
+    task = CausalGraphTask(graph, symbols, Dirichlet(alpha))
+    read = graph_from_gradient(task, n=12288)
+    assert (read.parents, read.undecided) == (graph.parents, ())
+    assert {edge.head for edge in read.edges} == set(range(parents))
+
+
+def test_what_several_parents_cannot_tell_is_said() -> None:
+    nothing = LatentGraph(((),) * 8)
+    drawn = CausalGraphTask(nothing, 3).draw(4096, generator=generator())
+    answers = torch.randint(3, (4096, 1), generator=generator())
+    read = graph_from_gradient(torch.cat([drawn.tokens, answers], 1), queries=2)
+    assert (read.edges, read.undecided, read.n_nodes) == ((), (), 7)
+    assert any("no edge stands out; one of effect 0." in note for note in read.notes)
+    one_set = graph_from_gradient(CausalGraphTask(halves(3), 3), n=1000)
+    assert (one_set.edges, one_set.undecided) == ((), (2,))
+    assert "there is one set of parents, which can be held against no other" in one_set.notes
+    none = graph_from_gradient(torch.randint(3, (50, 5), generator=generator()), queries=2)
+    assert (none.n_nodes, none.edges, none.candidates) == (2, (), ())
+
+
+def test_statistics_of_sets_are_those_of_every_sequence_written_out() -> None:
+    """Oracle: one value a sequence, row and set, then plain means and standard errors."""
+    graph = halves(6)
+    drawn = CausalGraphTask(graph, 2).draw(200, generator=generator())
+    sets = earlier_sets(6, 2)
+    found, _ = best_sets(drawn.tokens, drawn.rows, sets)
+    nodes, queries = drawn.tokens[:, :6], drawn.tokens[:, 6:]
+    said = drawn.rows.gather(1, nodes)
+    each = torch.full((200, 6, len(sets)), torch.nan, dtype=DTYPE)
+    for row, (node, one) in itertools.product(
+        range(200), itertools.product(range(6), enumerate(sets.tolist()))
+    ):
+        index, members = one
+        if members[-1] < node:
+            shows = bool((nodes[row, members] == queries[row]).all())
+            each[row, node, index] = 4 * shows * (said[row, node] - said.mean())
+    mean_pair = each.flatten(1).nanmean(1)
+    assert [best.child for best in found] == [2, 3, 4, 5]
+    for best in found:
+        own = each[:, best.child]
+        at = int(own.mean(0).nan_to_num(nan=-9.0).argmax())
+        assert best.parents == tuple(sets[at].tolist())
+        assert best.value == pytest.approx(float(own[:, at].mean()))
+        against = own[:, at] - mean_pair
+        assert best.above == pytest.approx(float(against.mean()), abs=1e-12)
+        assert best.error == pytest.approx(float(against.std()) / 200**0.5, abs=1e-12)
+        others = [own[:, at] - own[:, s] for s in range(best.sets) if s != at]
+        z = [float(d.mean() / (d.std(correction=0) / 200**0.5)) for d in others]
+        assert best.lead == pytest.approx(min(z, default=torch.inf))
+
+
 def test_data_without_a_graph_have_none() -> None:
     nothing = LatentGraph(((),) * 12)
     found = [graph_from_gradient(CausalGraphTask(nothing, 3), n=4096, seed=s) for s in range(8)]
@@ -228,7 +287,7 @@ def test_pair_values_of_one_matrix_take_two_values_at_a_rows_largest() -> None:
             assert_close(earlier, torch.full_like(earlier, root))
     assert edge > root + 0.1
     picked = torch.multinomial(chance, 100000, replacement=True, generator=generator())
-    sampled = pair_values(tokens[picked], pi[tokens[picked][:, -1]])[0]
+    sampled = set_values(tokens[picked], pi[tokens[picked][:, -1]], torch.arange(5)[:, None])
     assert_close(sampled, exact, atol=0.02, rtol=0)
 
 
@@ -240,7 +299,7 @@ def test_pair_values_are_the_closed_forms_term_with_even_frequencies() -> None:
     for query in range(3):
         tokens = drawn.tokens.clone()
         tokens[:, -1] = query
-        every += pair_values(tokens, drawn.transitions[:, query])[0] / 3
+        every += set_values(tokens, drawn.transitions[:, query], torch.arange(5)[:, None]) / 3
     eps = 1e9
     q, _ = mean_ratio(drawn.tokens, drawn.transitions, eps=eps)
     assert_close(q * eps, every, atol=1e-6, rtol=0)
@@ -254,6 +313,10 @@ def test_pair_values_are_the_closed_forms_term_with_even_frequencies() -> None:
         (
             lambda: graph_from_gradient(torch.full((5, 9), 4), n_symbols=3),
             "a token is no symbol; got tokens from 4 to 4",
+        ),
+        (
+            lambda: earlier_sets(80, 3),
+            "too many sets of parents to weigh; got 79079 sets of 3 among 80 nodes",
         ),
         (
             lambda: layer0_gradient(torch.zeros(5, 4, dtype=torch.long), torch.ones(4, 2)),

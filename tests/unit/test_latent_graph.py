@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import networkx
+import numpy
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from imir_detect.tasks.latent_graph import (
     ngram,
     pairs,
     random_forest,
+    random_graph,
 )
 
 
@@ -61,6 +64,11 @@ def test_from_networkx_reads_integers_in_order_and_names_as_added() -> None:
         ([(0, 2), (1, 2), (2, 3)], 4, "node 3 has 1, node 2 has 2"),
         ([], ["a", "a"], "named twice; got 'a'"),
         ([], 0, "a graph needs nodes"),
+        ([], 3.5, "nodes names none; got 3.5"),
+        ([(0, 1, {"w": 2})], 3, "an edge is a pair of nodes; got (0, 1, {'w': 2})"),
+        (["ab"], ["a", "b"], "an edge is a pair of nodes; got 'ab'"),
+        ([([0], 1)], 3, "this can be no node; got [0]"),
+        (numpy.array([(0, 1), (1, 2), (2, 0)]), 3, "has a cycle; got 0 -> 1 -> 2 -> 0"),
     ],
 )
 def test_a_wrong_graph_is_refused_by_name(edges: list, nodes: object, message: str) -> None:
@@ -77,6 +85,8 @@ def test_a_wrong_graph_is_refused_by_name(edges: list, nodes: object, message: s
         (((2,), (), ()), "node 2 is a parent of 0"),
         (((), (9,)), "node 1 has the unknown node 9 as a parent"),
         (((), (), (1, 0)), "the parents of node 2 must rise and differ; got (1, 0)"),
+        ((-1, 0), "the parents of node 0 are no nodes; got -1"),
+        (((), (0.0,)), "the parents of node 1 are no nodes; got (0.0,)"),
         (((), (0, 0)), "the parents of node 1 must rise and differ; got (0, 0)"),
     ],
 )
@@ -84,6 +94,32 @@ def test_a_wrong_parent_list_is_refused_by_name(parents: tuple, message: str) ->
     with pytest.raises(InvalidArgumentError) as caught:
         LatentGraph(parents)
     assert message in str(caught.value)
+
+
+def test_numbers_of_any_kind_name_nodes_and_lists_do_for_tuples() -> None:
+    expected = LatentGraph(((), (0,), (1,)))
+    pairs_of_three = [(0, 1), (1, 2)]
+    assert LatentGraph.from_edges(numpy.array(pairs_of_three), nodes=numpy.int64(3)) == expected
+    assert LatentGraph.from_edges(torch.tensor(pairs_of_three), nodes=3) == expected
+    several = networkx.MultiDiGraph([(numpy.int64(1), numpy.int64(2)), (0, 1), (0, 1)])
+    assert LatentGraph.from_networkx(several) == expected
+    assert hash(LatentGraph([[], [0], [1]])) == hash(expected)  # type: ignore[arg-type]
+
+
+def test_special_graphs_need_nodes() -> None:
+    for make in (chain, pairs, halves, random_forest, random_graph):
+        with pytest.raises(InvalidArgumentError, match=r"a graph needs nodes; got nodes=2\.5"):
+            make(2.5)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 20), st.integers(1, 4), st.floats(0, 1), st.integers(0, 10**6))
+def test_random_graphs_have_as_many_parents_as_asked(
+    nodes: int, parents: int, root_probability: float, seed: int
+) -> None:
+    graph = random_graph(nodes, parents, root_probability=root_probability, seed=seed)
+    assert {len(own) for own in graph.parents} <= {0, parents}
+    assert set(range(min(nodes, parents))) <= set(graph.roots)
+    assert LatentGraph.from_edges(graph.edges, nodes=nodes) == graph
 
 
 def test_undirected_graphs_and_unknown_names_are_refused() -> None:

@@ -89,13 +89,23 @@ def test_an_answer_asked_at_a_separator_is_found_with_the_form(offset: int) -> N
     assert [lookup.offset for lookup in asked] == [offset]
     assert asked[0].template is not None
     assert asked[0].template.separators == (0, 1)
-    report = detect_circuits(model)
+
+
+def test_a_skip_asked_at_a_separator_answers_from_the_context() -> None:
+    report = detect_circuits(lagged(1))
     (skip,) = [c for c in report.circuits if c.kind == "skip"]
     assert skip.heads == ((0, 0), (0, 1), (1, 0))
     assert skip.strength > 0.9
-    assert skip.lookup == asked[0]
-    assert "asked one place later, with tokens 0, 1 at places" in skip.note
+    assert skip.lookup is not None
+    assert skip.lookup.lag == 1
+    assert "offset 1, asked one place later, with tokens 0, 1 at places" in skip.note
     assert report.label == "icl"
+
+
+def test_what_is_answered_without_separators_is_not_asked_with_them() -> None:
+    """Two behind the copy of the token before is one behind the copy of both: a prefix of two."""
+    report = detect_circuits(lagged(2))
+    assert {c.kind for c in report.circuits if c.in_context} == {"induction_long_prefix"}
 
 
 def test_separators_are_kept_where_answers_come_with_them() -> None:
