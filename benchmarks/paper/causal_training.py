@@ -2,9 +2,9 @@
 
 `two-stage` (default): the theorem's two stages, then SGD on all but layer 0; `over_circuit_f` is
 the loss of the two stages alone, read out as f + eps, over the best circuit with that read-out.
-`held-out`: the same on forests (--trees) of seeds 1000 and up, of which none was looked at while any
-number was chosen; the first stage alone, which is all that layer 0 sees (losses are then those of
-a model half trained, and left out). `plain`: SGD on all weights from a tiny start (standard
+`held-out`: the same on forests (--trees) of seeds 1000 and up, of which none was looked at while
+any number was chosen; the first stage alone, which is all that layer 0 sees (losses are then those
+of a model half trained, and left out). `plain`: SGD on all weights from a tiny start (standard
 deviation 1e-3); `adam`: Adam on all weights from the theorem's start; `adam-random`: Adam from an
 ordinary random start (0.3); chain, pairs and four forests. From the tiny start Adam finds no edge
 of the chain or the pairs in 1,500 steps: entries that carry noise alone grow as fast as those that

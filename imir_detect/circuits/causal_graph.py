@@ -17,7 +17,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float
 from imir_detect.arguments import check_seed, shown, whole
-from imir_detect.circuits.causal_null import head_p_values, row_p_values
+from imir_detect.circuits.causal_null import few_rows_p_values, head_p_values, row_p_values
 from imir_detect.errors import (
     ImirError,
     InvalidArgumentError,
@@ -159,8 +159,9 @@ def recover_causal_graph(
       whatever their scale (`row_p_values`).
 
     A head has edges if its rows taken together are no noise: Fisher's combination of their
-    p-values is among the highest 1 % of untrained heads of its width (`head_p_values`), so an
-    untrained model has no graph. Then its edges are the rows with confidence >= `min_confidence`
+    p-values (`head_p_values`), or how far few rows stand out of even ones (`few_rows_p_values`), is
+    so rare that 1 % of untrained heads of its width have either; so an untrained model has no
+    graph. Then its edges are the rows with confidence >= `min_confidence`
     and a p-value below one half: a trained head is judged by what it attends to. The three numbers
     are our choice. Several heads give several parents.
 
@@ -180,7 +181,10 @@ def recover_causal_graph(
     scores = position_scores(weights, length, seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
     row_p = row_p_values(scores, generator=generator)
-    found = head_p_values(row_p, weights.d_model, weights.W_Q.shape[-1], generator=generator)
+    widths = weights.d_model, weights.W_Q.shape[-1]
+    all_rows = head_p_values(row_p, *widths, generator=generator)
+    few_rows = few_rows_p_values(scores, *widths, generator=generator)
+    found = 2 * torch.minimum(all_rows, few_rows)  # Bonferroni
     candidates = [
         _candidate(scores[head, child, : child + 1], head, float(row_p[head, child - 1]))
         for head in range(len(scores))

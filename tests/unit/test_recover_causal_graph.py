@@ -15,7 +15,12 @@ from imir_detect.circuits.causal_graph import (
     position_scores,
     recover_causal_graph,
 )
-from imir_detect.circuits.causal_null import head_p_values, row_p_values
+from imir_detect.circuits.causal_null import (
+    _mean_square,
+    few_rows_p_values,
+    head_p_values,
+    row_p_values,
+)
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import DTYPE
 from imir_detect.models.disentangled import DisentangledTransformer
@@ -188,6 +193,53 @@ def test_heads_of_few_dimensions_are_held_against_heads_of_few_dimensions() -> N
     simulated = head_p_values(p, 64, 2, generator=generator)
     assert float((formula < 0.01).double().mean()) > 0.04
     assert float((simulated < 0.01).double().mean()) < 0.03
+
+
+def test_a_sparse_graph_is_read_whatever_stands_at_later_keys() -> None:
+    """3 edges in 11 even rows; keys that rows cannot see hold noise as large as the edges."""
+    graph = LatentGraph(((), (), (), (2,), (), (), (2,), (), (), (7,), ()))
+    model = DisentangledTransformer(3, 11, init_std=0.7, seed=4)
+    with torch.no_grad():
+        between = model.attention[0][0, 3:, 3:]
+        between += (
+            torch.full((11, 11), 1.0).triu(1)
+            * 4
+            * torch.randn(11, 11, generator=torch.Generator().manual_seed(2))
+        )
+        for parent, child in graph.edges:
+            between[child, parent] += 5.0
+    weights = model.to_weights()
+    scores = position_scores(weights, 11)
+    generator = torch.Generator().manual_seed(0)
+    rows = row_p_values(scores, generator=generator)
+    assert float(head_p_values(rows, 64, 64, generator=generator)) > 0.01
+    assert float(few_rows_p_values(scores, 64, 64, generator=generator)) < 0.005
+    assert recover_causal_graph(weights).parents == graph.parents
+
+
+def test_few_rows_of_untrained_heads_stand_out_as_often_as_the_level_says() -> None:
+    """Whatever their scale; heads of few dimensions are held against their like."""
+    generator = torch.Generator().manual_seed(5)
+    places = torch.randn(1000, 12, 64, dtype=DTYPE, generator=generator)
+    for rank in (2, 64):
+        queries, keys = (
+            places @ torch.randn(1000, 64, rank, dtype=DTYPE, generator=generator) for _ in "qk"
+        )
+        scores = queries @ keys.transpose(1, 2)
+        one, other = (
+            few_rows_p_values(scale * scores, 64, rank, generator=torch.Generator().manual_seed(0))
+            for scale in (1.0, 30.0)
+        )
+        assert_close(one, other)
+        for level, slack in ((0.01, 0.012), (0.1, 0.05)):
+            assert abs(float((one < level).double().mean()) - level) < slack
+
+
+def test_few_rows_by_hand() -> None:
+    """Rows (0), (3; 0), (0, 4; -1, 1 on average 0): d = 3 and 4 over the one spread of 2^.5."""
+    scores = torch.tensor([[[0.0, 9, 9], [3, 0, 9], [-1, 4, 1]]], dtype=DTYPE)
+    assert float(_mean_square(scores)) == pytest.approx((9 + 16) / 2 / 2)
+    assert float(_mean_square(torch.zeros(1, 4, 4, dtype=DTYPE))) == 0.0
 
 
 def test_without_a_rare_head_nothing_is_simulated() -> None:
