@@ -42,9 +42,10 @@ def _promises(made: Any) -> Any:
 
 
 def _made_of_numbers(value: Any) -> bool:
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, dict)):
         return all(map(_made_of_numbers, value))
-    return isinstance(value, (int, float, str))
+    made = is_dataclass(value) and not isinstance(value, type)
+    return made or isinstance(value, (int, float, str))
 
 
 def _modules() -> list[str]:
