@@ -54,9 +54,12 @@ def _made_of_numbers(value: Any) -> bool:
 
 def _modules() -> list[str]:
     return [
-        f"{stage.__name__}.{found.name}"
+        name
         for stage in STAGES
-        for found in iter_modules(stage.__path__)
+        for name in (
+            stage.__name__,
+            *(f"{stage.__name__}.{found.name}" for found in iter_modules(stage.__path__)),
+        )
     ]
 
 
