@@ -54,7 +54,7 @@ def covered() -> Any:
 
 
 def covered_in_part() -> Any:
-    """Scores that are good on one stride and middling elsewhere: where the search starts matters."""
+    """Scores good on one stride and middling elsewhere: where the search starts matters."""
     found = {}
     for name, lookup in (
         ("one", INDUCTION),
