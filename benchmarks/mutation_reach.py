@@ -126,17 +126,16 @@ class Reach:
         self.uses = names_used()
 
     def tests(self, mutant: Mutant) -> set[str]:
-        first, last = mutant.lines
-        found = self._between(mutant.file, first, last)
-        if found:
-            return found
-        # A statement that runs at import: by what uses the names that it defines, and by the list
-        # of numbers that are choices.
-        module = mutant.file.removesuffix(".py").replace("/", ".")
-        listed = f"{RECORDED}constants: {module}]"
-        found = {listed} & set(self.cost)
         tree = ast.parse((PACKAGE / mutant.file).read_text(encoding="utf-8"))
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        if any(f.body[0].lineno <= mutant.line <= (f.end_lineno or 0) for f in functions):
+            found = self._between(mutant.file, *mutant.lines)
+            return found or self._between(mutant.file, 0, 10**6)
+        # A statement that runs at import (by the test that happens to be the first): by what uses
+        # the names that it defines, and by the list of numbers that are choices.
+        module = mutant.file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        listed = f"{RECORDED}constants: {module}]"
+        found = {listed} & set(self.cost)
         for node in functions:
             if node.lineno <= mutant.line < node.body[0].lineno:
                 return self._between(mutant.file, node.body[0].lineno, node.end_lineno or 0)

@@ -4,7 +4,7 @@ dataclasses promise."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -22,9 +22,9 @@ def numbers_of(name: str) -> Callable[[], Any]:
         numbers = {
             key: repr(value)  # word for word: a tolerance would let the smallest pass
             for key, value in sorted(module.items())
-            if key.isupper() and _made_of_numbers(value)
+            if key.isupper() and _made_of_numbers(value) and " at 0x" not in repr(value)
         }
-        own = {k: v for k, v in module.items() if getattr(v, "__module__", "") == name}
+        own = {k: v for k, v in module.items() if isinstance(v, type) and v.__module__ == name}
         classes = {k: _promises(v) for k, v in sorted(own.items()) if is_dataclass(v)}
         return numbers | classes
 
@@ -37,21 +37,29 @@ def _promises(made: Any) -> Any:
     return {
         "frozen": settings.frozen,
         "order": settings.order,
-        "fields": {f.name: [str(f.default)[:40], f.compare, f.repr] for f in fields(made)},
+        "fields": {f.name: [_default(f), f.compare, f.repr] for f in fields(made)},
     }
 
 
+def _default(entry: Any) -> str:
+    return "none" if entry.default is MISSING else repr(entry.default)
+
+
 def _made_of_numbers(value: Any) -> bool:
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, dict)):
         return all(map(_made_of_numbers, value))
-    return isinstance(value, (int, float, str))
+    made = is_dataclass(value) and not isinstance(value, type)
+    return made or isinstance(value, (int, float, str))
 
 
 def _modules() -> list[str]:
     return [
-        f"{stage.__name__}.{found.name}"
+        name
         for stage in STAGES
-        for found in iter_modules(stage.__path__)
+        for name in (
+            stage.__name__,
+            *(f"{stage.__name__}.{found.name}" for found in iter_modules(stage.__path__)),
+        )
     ]
 
 

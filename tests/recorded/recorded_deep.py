@@ -100,7 +100,20 @@ def deep_relations() -> Any:
     cut = replace(weights, W_U=weights.W_U[:, :5], b_U=weights.b_U[:5])
     one = replace(extended, named=torch.ones(2, 9, dtype=torch.long))
     weak = replace(extended, lead=extended.lead * 0.7)
+    wide = random_weights(vocab=400, layers=1)
+    many = []
+    for count in (39, 40, 41):  # a tenth of 400 tokens is enough, and no less
+        lead = torch.where(torch.arange(400) < count, 9.0, 0.0).to(F64).expand(2, -1)
+        clear = replace(
+            extended,
+            tokens=torch.arange(400),
+            named=torch.arange(400).roll(1).expand(2, -1),
+            lead=lead,
+            spread=torch.ones(2, 400, dtype=F64),
+        )
+        many.append(extended_relation(wide, clear).coverage)
     return [
+        many,
         extended_relation(weights, extended),
         extended_relation(cut, extended),
         extended_relation(weights, one),

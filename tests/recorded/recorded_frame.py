@@ -283,6 +283,12 @@ def lookup(name: str) -> Callable[[], Any]:
             "few asked": few,
             "without": without_match(full, asked_for, generator=generator(6)),
             "without, asked": without_match(some, asked_for, generator=generator(7)),
+            "one by one": [
+                without_match(
+                    full.select(torch.tensor([i])), asked_for, generator=generator(9)
+                ).tokens
+                for i in range(min(4, len(full)))
+            ],
             "of none": without_match(
                 full.select(torch.zeros(len(full), dtype=torch.bool)),
                 asked_for,

@@ -53,6 +53,25 @@ def covered() -> Any:
     return found
 
 
+def covered_in_part() -> Any:
+    """Scores good on one stride and middling elsewhere: where the search starts matters."""
+    found = {}
+    for name, lookup in (
+        ("one", INDUCTION),
+        ("prefix", Lookup(prefix=2)),
+        ("hops", Lookup(hops=2)),
+    ):
+        for stride in (2, 3):
+            for seed in range(6):
+                g = generator(seed)
+                contexts = matching_contexts(150, 11, torch.arange(14), lookup, generator=g)
+                on = (contexts.links % stride == seed % stride).all(1)
+                chance = torch.where(on, 0.9, 0.45 + 0.05 * seed)
+                score = (torch.rand(len(contexts), generator=g) < chance).double()
+                found[f"{name}, {stride}, {seed}"] = probe.cover(score, contexts, 11).nonzero()
+    return found
+
+
 def places() -> Any:
     score = torch.tensor([1, 1, 0.9, 0.9, 0.5, 0.2, 1, 0.96, 0.8, 0.9, 0, 0.1], dtype=F64)
     place = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
@@ -213,6 +232,7 @@ def leaders() -> Any:
 
 CASES: dict[str, Callable[[], Any]] = {
     "probe, cover": covered,
+    "probe, cover in part": covered_in_part,
     "probe, places": places,
     "probe, lattice": lattices,
     "probe, wins": winning,

@@ -32,6 +32,7 @@ from imir_detect.circuits.matched import observe
 from imir_detect.circuits.relation import Relation, estimate_relation
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.lookups import Lookup
+from imir_detect.frame.template import Template
 from imir_detect.weights.model import ModelWeights
 
 PAIRS = {0: 1, 1: 0, 2: 3, 3: 2, 4: 5, 5: 4}
@@ -223,6 +224,12 @@ def few_copies() -> Any:
 
     tries = [(), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)]
     lookups = (Lookup(2), Lookup(prefix=2), Lookup(hops=2), Lookup(5), Lookup(6), Lookup(7))
+    lookups += tuple(
+        Lookup(offset, lag=lag, template=Template((0, 1), period, start))
+        for offset, lag in ((1, 0), (2, 1), (-2, 1), (3, 0))
+        for period in (2, 3, 4)
+        for start in range(period)
+    )
     return {
         str(lookup): [induction_module._few_copies(lookup, columns(*t)) for t in tries]
         for lookup in lookups

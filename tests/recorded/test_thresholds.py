@@ -597,6 +597,30 @@ def test_a_lookup_with_separators_is_answered_more_often_than_not(
     assert len(got) == found
 
 
+def test_separators_are_refined_where_answers_come_most_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = Template((7, 8), 3, 1)
+    lookups = [Lookup(2, lag=1, template=form), Lookup(template=form), Lookup(-2, 1, lag=1)]
+    lookups[2] = replace(lookups[2], template=form)
+    told, asked = iter([0.6, 0.9, 0.7]), []
+    draw = separators._contexts
+
+    def contexts(probe: Probe, lookup: Lookup, n: int) -> Any:
+        asked.append((lookup, n))
+        return draw(probe, lookup, n)
+
+    monkeypatch.setattr(separators, "_forms", lambda *_: iter(lookups))
+    monkeypatch.setattr(separators, "_share", lambda *_: next(told))
+    monkeypatch.setattr(separators, "_contexts", contexts)
+    found = separators.separated_lookups(probe_of(soft_induction()), torch.tensor([7, 8]))
+    assert asked[-1] == (lookups[1], separators.REFINED)
+    assert [replace(lookup, template=form) for lookup in found] == lookups
+    monkeypatch.setattr(separators, "_forms", lambda *_: iter(()))
+    nothing = separators.separated_lookups(probe_of(soft_induction()), torch.tensor([7, 8]))
+    assert nothing == []
+
+
 @pytest.mark.parametrize(("most", "share", "found"), [(2, 1.0, 2), (1, 1.0, 0), (9, 2 / 9, 2)])
 def test_so_many_tokens_may_be_separators(
     monkeypatch: pytest.MonkeyPatch, most: int, share: float, found: int
