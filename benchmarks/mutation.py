@@ -38,7 +38,7 @@ from typing import Any
 
 import pytest
 from mutants import Mutant, mutants
-from mutation_reach import PACKAGE, ROOT, Reach, cover, stage_files
+from mutation_reach import PACKAGE, RECORDED, ROOT, STAGES, Reach, cover, stage_files
 
 RESULTS = Path(__file__).parent / "results"
 EQUIVALENT = RESULTS / "mutation_equivalent.json"
@@ -47,6 +47,9 @@ QUIET = ["-q", "-x", "-o", "addopts=", "-p", "no:cacheprovider", "-p", HYPOTHESI
 WARM = (
     "torch", "transformer_lens", "transformers", "sklearn.linear_model", "scipy.stats", "pandas",
     "networkx", "safetensors.torch", "hypothesis", "typer", "rich.console", "jaxtyping", "tqdm",
+    # Of the package, what imports no stage: no mutant can be in it.
+    "imir_detect.weights.read", "imir_detect.strict", "imir_detect.progress",
+    "imir_detect.tasks.causal_graph", "imir_detect.tasks.latent_graph",
 )  # fmt: skip
 FIELDS = ["name", "status", "by", "tests", "cpu_s"]
 
@@ -92,21 +95,50 @@ class First:
             self.failed = f"import of {report.nodeid}"
 
 
+def first_changed(tests: list[str], first: First) -> None:
+    """The recorded answers among the tests, compared without the cost of pytest's start."""
+    from plain_answers import differences
+    from recorded import ANSWERS, answer
+
+    known = json.loads(ANSWERS.read_text(encoding="utf-8"))["answers"]
+    for test in tests:
+        name = test.removeprefix(RECORDED).removesuffix("]")
+        first.ran += 1
+        if next(differences(answer(name), known[name]), None):
+            first.failed = test
+            return
+
+
 def child(tests: list[str], changed: Changed | None, out: int) -> None:
-    """Run the tests, a cheap first batch before the rest, and write what came of it."""
+    """Run the tests (recorded answers, then a cheap batch, then the rest) and write what came of
+    it. The recorded answers do not start pytest, which costs more than most of them."""
     if changed is not None:
         sys.meta_path.insert(0, changed)
+    first, code = First(), 0
+    recorded = [test for test in tests if test.startswith(RECORDED)]
+    if recorded:
+        try:
+            first_changed(recorded, first)
+        except Exception:
+            first.failed = recorded[max(0, first.ran - 1)]
+    rest = [test for test in tests if test not in recorded]
+    if rest and not first.failed:
+        code = run_pytest(rest, first)
+    told = {"failed": first.failed, "ran": first.ran, "code": code}
+    os.write(out, json.dumps(told).encode())
+
+
+def run_pytest(tests: list[str], first: First) -> int:
     import hypothesis
 
     hypothesis.settings.register_profile("mutation", deadline=None, database=None, derandomize=True)
     hypothesis.settings.load_profile("mutation")
-    first, code = First(), 0
+    code = 0
     with open(os.devnull, "w") as null, redirect_stdout(null), redirect_stderr(null):
         for batch in (tests[:12], tests[12:]):
             if batch and not first.failed:
                 code = max(code, int(pytest.main([*QUIET, *batch], plugins=[first])))
-    told = {"failed": first.failed, "ran": first.ran, "code": code}
-    os.write(out, json.dumps(told).encode())
+    return code
 
 
 def run_tests(tests: list[str], expected: float, changed: Changed | None) -> dict[str, Any]:
@@ -151,17 +183,28 @@ def fingerprint() -> str:
 
 def warm_up() -> None:
     warnings.simplefilter("ignore")
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "recorded")]
     for name in WARM:
         __import__(name)
+    loaded = [name for name in sys.modules if name.startswith("imir_detect.")]
+    assert not [name for name in loaded if name.split(".")[1] in STAGES]
+    import torch
+
+    torch.func.vjp(torch.sin, torch.zeros(()))  # the first call imports much
     gc.freeze()  # a collection in the child would copy every page of these
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sys.path.insert(0, str(ROOT))
     os.chdir(ROOT)
 
 
 def run(out: Path, seed: int, sample: int, cap: float, only: str) -> None:
     warm_up()
     reach = Reach()
+    known = json.loads((ROOT / "tests/recorded/answers.json").read_text(encoding="utf-8"))
+    stale = {t for t in reach.cost if t.startswith(RECORDED)} - {
+        f"{RECORDED}{name}]" for name in known["answers"]
+    }
+    if stale:
+        sys.exit(f"the map holds recorded cases that are no more: {sorted(stale)}; run cover anew")
     chosen = random.Random(seed).sample(every_mutant(), sample)
     rows = read_rows(out)
     about = f"# code {fingerprint()}, seed {seed}, sample {sample}, cap {cap:g} s"

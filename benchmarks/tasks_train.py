@@ -6,7 +6,9 @@
 
 Accuracy is measured on 4,096 fresh sequences. The ceiling is closed where the task's is, else the
 mean of the largest probability of the exact law over the same sequences; "met" means within 2 %
-of it. One thread; results are kept one by one in results/tasks_train.json and .md.
+of it. "label" is what the measured behaviour earns, "read" what `detect_circuits` says from the
+weights alone ("-": not read yet). One thread; results are kept one by one in
+results/tasks_train.json and .md.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from pathlib import Path
 
 import torch
 
+from imir_detect import detect_circuits
 from imir_detect.files import write_atomically
 from imir_detect.tasks import IGNORE, LabelledTask, Task
+from imir_detect.training.behaviour import measured_label
 from imir_detect.training.loop import EVALUATION_SEED, evaluate, train
 from imir_detect.training.recipes import RECIPES, task_recipe
 from imir_detect.weights.store import parameters
@@ -74,6 +78,8 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
         "ceiling": None if best is None else round(best, 4),
         "ceiling_from": source,
         "met": best is not None and accuracy >= 0.98 * best,
+        "label": measured_label(measured),
+        "read": detect_circuits(trained.model).label,
     }
 
 
@@ -81,9 +87,9 @@ def save(rows: dict[str, dict[str, object]]) -> None:
     ordered = [rows[name] for name in RECIPES if name in rows]
     write_atomically(RESULTS, (json.dumps(ordered, indent=1) + "\n").encode())
     head = ("name", "knobs", "layers", "heads", "d_mlp", "norm", "position", "steps", "seconds")
-    head += ("accuracy", "ceiling", "met")
+    head += ("accuracy", "ceiling", "met", "label", "read")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(_cell(row[key]) for key in head) + " |" for row in ordered]
+    lines += ["| " + " | ".join(_cell(row.get(key)) for key in head) + " |" for row in ordered]
     text = "\n".join(["# How small models learn the tasks", "", *_about(), "", *lines, ""])
     write_atomically(RESULTS.with_suffix(".md"), text.encode())
 

@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from imir_detect.arguments import check_seed, shown, whole
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
-from imir_detect.circuits.induction import lookup_of
+from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
 from imir_detect.coordinates.pathsum import name_of, sum_paths
 from imir_detect.edge_check import check_edges
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.contexts import Contexts, asking_contexts
-from imir_detect.frame.lookups import matching_contexts
+from imir_detect.frame.lookups import INDUCTION, matching_contexts
 from imir_detect.result import Table
 from imir_detect.tasks import Task, measure
 from imir_detect.verification import Asked, check_heads, repeated_questions
@@ -143,7 +142,7 @@ def ablation_check(
     weights = probe.weights
     result: dict[str, Any] = {}
     for circuit in circuits:  # strongest first; of several of one kind, the strongest
-        answers = circuit.kind in (*IN_CONTEXT, "in_weights")
+        answers = circuit.in_context or circuit.kind == "in_weights"
         if not answers or circuit.strength < LEAST_STRENGTH or circuit.kind in result:
             continue
         generator = probe.generator(5)
@@ -173,9 +172,12 @@ def ablation_check(
 def _contexts(probe: Probe, circuit: Circuit, relation: Relation) -> Contexts:
     generator = probe.generator(6)
     if circuit.kind != "in_weights":
-        lookup = lookup_of(circuit)
         return matching_contexts(
-            probe.samples, probe.context, probe.vocabulary, lookup, generator=generator
+            probe.samples,
+            probe.context,
+            probe.vocabulary,
+            circuit.lookup or INDUCTION,
+            generator=generator,
         )
     named = relation.named
     queries = named[torch.randint(len(named), (probe.samples,), generator=generator)]

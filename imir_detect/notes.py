@@ -12,7 +12,7 @@ import torch
 
 from imir_detect._version import __version__
 from imir_detect.circuits.attending import SIGNIFICANT, distances
-from imir_detect.circuits.deep import Deep
+from imir_detect.circuits.deep_seen import Deep
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import MOST_TOKENS as MOST_RELATED
 from imir_detect.circuits.relation import Relation
@@ -37,9 +37,9 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
         "attention: a head that attends 0.9 can be predicted at 0.4",
         f"strengths of induction and in-weights circuits come from running the model on "
         f"{len(deep.top)} random contexts (standard error up to {error / 2:.2f})",
-        "coordinates have no rows for compositions through named heads; key feeders of induction "
-        f"heads are named, query and value feeders are not looked for: {_compositions(w)} "
-        "compositions of two heads; attention counts them, and so does what is measured by running",
+        "coordinates have no rows for compositions through named heads; heads that feed the keys, "
+        "queries and values of induction heads are named, feeders of feeders and of other heads "
+        "are not looked for; attention counts them, and so does what is measured by running",
         "k-hop, skip, longer-prefix and backward-retrieval circuits and latent graphs are not "
         "looked for",
         "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
@@ -57,12 +57,6 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
     return tuple(limits)
 
 
-def _compositions(w: ModelWeights) -> str:
-    """How many compositions of two heads through a query or a value there are."""
-    pairs = w.n_heads**2 * w.n_layers * (w.n_layers - 1) // 2
-    return f"{2 * pairs} of {3 * pairs}"
-
-
 def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
     """What was not looked at, or only in part, where all paths were summed."""
     w = probe.weights
@@ -71,8 +65,9 @@ def exact_limits(probe: Probe, relation: Relation) -> tuple[str, ...]:
         f"a question (standard error up to {0.5 / math.sqrt(probe.samples):.2f})",
         "coordinates follow paths through one earlier head; longer compositions count in "
         "predictions and have no coordinate of their own",
-        "chains of more than four matches, prefixes of more than two tokens, and answers by another"
-        " rule than a lookup (such as which of two names stood once) are not looked for",
+        "chains of more than four matches, prefixes of more than two tokens, separators elsewhere "
+        "than at every second to fourth place, and answers by another rule than a lookup are not "
+        "looked for",
         _false_positives(w, probe.context),
         _calibration(w),
     ]

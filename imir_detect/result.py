@@ -166,7 +166,7 @@ class Report:
             "format": FORMAT,
             "label": self.label,
             "probabilities": self.probabilities,
-            "circuits": [asdict(circuit) for circuit in self.circuits],
+            "circuits": [_stored(circuit) for circuit in self.circuits],
             "heads": {"columns": self.heads.columns, "rows": self.heads.rows},
             "coordinates": {"columns": self.coordinates.columns, "rows": self.coordinates.rows},
             "profiles": {"columns": self.profiles.columns, "rows": self.profiles.rows},
@@ -219,6 +219,11 @@ def _ablated(found: dict[str, Any]) -> str:
             parts.append(f"{text} {found[key]:.2f}{span}")
     passes = found.get("forward_passes")
     return ", ".join(parts) + (f" ({passes} forward passes)" if passes else "")
+
+
+def _stored(circuit: Circuit) -> dict[str, Any]:
+    """What a report file says of a circuit: all but the question it answers."""
+    return {key: value for key, value in asdict(circuit).items() if key != "lookup"}
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> str:

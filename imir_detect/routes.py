@@ -10,8 +10,9 @@ from torch import Tensor
 
 from imir_detect.circuits import find_circuits
 from imir_detect.circuits.core import Circuit
-from imir_detect.circuits.deep import CONTEXTS, Deep, deep_circuits
+from imir_detect.circuits.deep import deep_circuits
 from imir_detect.circuits.deep_relation import extended_relation
+from imir_detect.circuits.deep_seen import CONTEXTS, Deep
 from imir_detect.circuits.graph_induction import GraphInduction, graph_induction, merged
 from imir_detect.circuits.heads import Head, head_table
 from imir_detect.circuits.patterns import Patterns

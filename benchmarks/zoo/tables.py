@@ -240,9 +240,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="fresh")
     parser.add_argument("--rows", help="the readings, where others than the split's newest")
+    parser.add_argument("--without", help="earlier readings, whose models are left out")
     args = parser.parse_args()
     name = args.rows or args.split
-    rows = read(name)
+    rows, command = read(name), f"--split {args.split}"
+    if args.rows:
+        command += f" --rows {name}"
+    if args.without:
+        known = {row["name"] for row in read(args.without)}
+        rows = [row for row in rows if row["name"] not in known]
+        name, command = f"{name}-without-{args.without}", f"{command} --without {args.without}"
     counts = {n: sum(r["label"] == n for r in rows) for n in (*LABELS, "ambiguous")}
     tables = {
         "Labels": label_table(rows, args.split),
@@ -250,11 +257,9 @@ def main() -> None:
         "Roles of heads": role_table(rows),
     }
     text = (
-        f"# The {args.split} split\n\nBy `python benchmarks/zoo/tables.py --split {args.split}"
-        + (f" --rows {name}" if args.rows else "")
-        + "`. "
+        f"# The {args.split} split\n\nBy `python benchmarks/zoo/tables.py {command}`. "
+        f"{len(rows)} models, by measured label: {counts}. 95 % intervals in brackets.\n"
     )
-    text += f"{len(rows)} models, by measured label: {counts}. 95 % intervals in brackets.\n"
     for title, table in tables.items():
         text += f"\n## {title}\n\n{markdown(table)}\n"
     text += f"\n## Unambiguous models whose label was not read\n\n{misses(rows)}\n"

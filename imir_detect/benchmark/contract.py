@@ -7,9 +7,13 @@ registered by the decorator `method`, or named as `module:function` on the comma
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -77,13 +81,15 @@ Run = Callable[..., Scores]
 
 @dataclass(frozen=True)
 class Method:
-    """A registered method. `sees`: what it is given: "weights", "data", "truth" or "nothing"."""
+    """A registered method. `sees`: what it is given: "weights", "data", "truth" or "nothing".
+    `code`: of an outside method, a hash of its file, so that a changed method is run anew."""
 
     name: str
     run: Run
     supports: Callable[[Case], Support]
     about: str
     sees: str = "data"
+    code: str = ""
 
 
 METHODS: dict[str, Method] = {}
@@ -148,10 +154,21 @@ def find_method(name: str) -> Method:
                 todo="run from the folder that holds it, or set PYTHONPATH",
             ) from error
         supports = getattr(run, "supports", edges_or_heads)
-        return Method(name, run, supports, about=(run.__doc__ or "").strip().split("\n")[0])
+        about = (run.__doc__ or "").strip().split("\n")[0]
+        return Method(name, run, supports, about, code=_file_hash(run))
     raise UnknownNameError(
         "no such method",
         got=repr(name),
         wanted=", ".join(sorted(METHODS)) + ", or module:function",
         todo="use one",
     )
+
+
+@lru_cache
+def _file_hash(run: Run) -> str:
+    """A hash of the file that a function was read from; taken once, when it is first seen."""
+    try:
+        file = Path(inspect.getfile(run))
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+    except (TypeError, OSError):  # no function, or one that was typed in
+        return ""

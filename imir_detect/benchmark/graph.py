@@ -66,6 +66,17 @@ def source_outputs(trace: Trace) -> Float[Tensor, "source n pos d_model"]:
     return torch.cat([trace.embedded[None], *heads])
 
 
+def check_graph(weights: ModelWeights) -> None:
+    """Raises UnsupportedModelError for models with MLPs or a norm after attention."""
+    if weights.has_mlp or weights.post_gain is not None:
+        raise UnsupportedModelError(
+            "the benchmark's graph has heads for nodes, and an edge for each path between them",
+            got="a model with MLPs" if weights.has_mlp else "a norm over what all heads write",
+            wanted="an attention-only model whose heads write by themselves",
+            todo="score attention-only models; detect_circuits reads the others",
+        )
+
+
 class PatchedModel:
     """A model on some prompts, with every edge kept (1), ablated (0), or in between.
 
@@ -76,13 +87,7 @@ class PatchedModel:
     """
 
     def __init__(self, weights: ModelWeights, prompts: Prompts, ablation: Ablation) -> None:
-        if weights.has_mlp or weights.post_gain is not None:
-            raise UnsupportedModelError(
-                "the benchmark's graph has heads for nodes, and an edge for each path between them",
-                got="a model with MLPs" if weights.has_mlp else "a norm over what all heads write",
-                wanted="an attention-only model whose heads write by themselves",
-                todo="score attention-only models; detect_circuits reads the others",
-            )
+        check_graph(weights)
         self.weights, self.prompts, self.ablation = weights, prompts, ablation
         self.edges = all_edges(weights.n_layers, weights.n_heads)
         self.trace = sum_paths(weights, prompts.tokens)

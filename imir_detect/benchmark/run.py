@@ -1,9 +1,10 @@
 """The runner: every method on every case, one flat row a run, resumable, on one core or a cluster.
 
-Each finished run is one JSON file under FOLDER/runs; a run whose file exists is not run again. A
-method that declines, fails or kills its worker leaves a row with its reason, and the suite goes on.
-A folder holds runs of one budget and one state of the code. Cases are made anew on the worker that
-runs them, from their names; methods see no labels.
+Each finished run is one JSON file under FOLDER/runs; a run whose file exists is not run again,
+unless it is of an outside method whose own file has changed since. A method that declines, fails or
+kills its worker leaves a row with its reason, and the suite goes on. A folder holds runs of one
+budget and one state of the code. Cases are made anew on the worker that runs them, from their
+names; methods see no labels.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from imir_detect.strict import (
     read_json,
 )
 
-FORMAT = 2
+FORMAT = 3
 CLOCK = (
     "seconds",
     "cpu_seconds",
@@ -159,7 +160,13 @@ def run_case(jobs: Iterable[Job], folder: Path) -> None:
 
 
 def _left(jobs: Iterable[Job], folder: Path) -> list[Job]:
-    return [job for job in jobs if not _file(folder, job).exists()]
+    return [job for job in jobs if not _done(job, _file(folder, job))]
+
+
+def _done(job: Job, file: Path) -> bool:
+    """Whether a job was run, by the method as it is now."""
+    code = find_method(job.method).code
+    return file.exists() and (not code or read_row(file)["method_code"] == code)
 
 
 def _give_up(job: Job, folder: Path) -> None:
@@ -277,7 +284,9 @@ RANKED = (
 SPENT = ("forwards", "backwards", "seconds", "cpu_seconds", "memory_mb")
 METRICS = (*RANKED, "auc_low", "auc_high", "recall", *SPENT)
 ROW: Shape = {
-    **dict.fromkeys(("case", "model", "ablation", "granularity", "method", "reason"), TEXT),
+    **dict.fromkeys(
+        ("case", "model", "ablation", "granularity", "method", "method_code", "reason"), TEXT
+    ),
     "status": one_of("ok", "declined", "failed"),
     **dict.fromkeys(("source", "kind", "twin", "truth"), or_null(TEXT)),
     **dict.fromkeys(("items", "right", "wrong"), or_null(COUNT)),
@@ -304,6 +313,7 @@ def _declined(job: Job, reason: str) -> dict[str, Any]:
         "wrong": None,
         "method": job.method,
         "sees": find_method(job.method).sees,
+        "method_code": find_method(job.method).code,
         "status": "declined",
         "reason": reason,
         **dict.fromkeys(METRICS),

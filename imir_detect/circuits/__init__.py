@@ -41,7 +41,7 @@ def find_circuits(probe: Probe, relation: Relation, patterns: Patterns[Any]) -> 
     # Where common tokens are answered from the weights, fresh associations are those of the others.
     known = in_weights is not None and in_weights.works
     fill = asked if known and asked is not None and len(asked) >= probe.context else None
-    looking = find_in_context(probe, patterns, asked, fill)
+    looking = find_in_context(probe, patterns, relation, asked, fill)
     found += looking.circuits
     circuits = tuple(sorted(found, key=lambda c: -c.strength))
     return Findings(circuits, {"icl": looking.wins, "iwl": iwl}, looking.by_match)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from imir_detect._typing import Int, Tensor
+from imir_detect._typing import Bool, Int, Tensor
 from imir_detect.circuits.matched import observe
 from imir_detect.circuits.probe import Probe, answers, cover
 from imir_detect.circuits.relation import Relation, directly_paired
@@ -72,5 +72,32 @@ def answered_tokens(
             keep &= rate >= best / 2
         if int(keep.sum()) < 2 * FEWEST_RARE:
             return asked
-    found = keep.nonzero()[:, 0]
+    found = _one_class(keep, query, contexts.wanted, right).nonzero()[:, 0]
     return found if len(found) < len(tokens) else asked
+
+
+def _one_class(
+    keep: Bool[Tensor, " vocab"], query: Tensor, wanted: Tensor, right: Tensor
+) -> Bool[Tensor, " vocab"]:
+    """Of two classes of tokens that are answered within each but not across, the one that is
+    answered more; all tokens where there are no two classes.
+
+    Common and rare tokens are such classes where every block holds two of a kind. They are the
+    signs of the leading eigenvector of the table (query, wanted) of answers about their mean,
+    found on one half of the contexts and judged on the other.
+    """
+    inside = (keep[query] & keep[wanted]).nonzero()[:, 0]
+    half = inside[: len(inside) // 2]
+    table = torch.zeros(len(keep), len(keep), dtype=torch.float64)
+    table.index_put_((query[half], wanted[half]), right[half] - right[half].mean(), accumulate=True)
+    side = torch.linalg.eigh(table + table.T).eigenvectors[:, -1] > 0
+    rest = inside[len(inside) // 2 :]
+    a, b, won = side[query[rest]], side[wanted[rest]], right[rest]
+    classes = [keep & side, keep & ~side]
+    rates = [won[a & b], won[~a & ~b], won[a != b]]
+    if min(map(len, rates)) == 0 or min(int(c.sum()) for c in classes) < 2 * FEWEST_RARE:
+        return keep
+    first, second, across = (float(rate.mean()) for rate in rates)
+    if across > min(first, second) / 2:
+        return keep
+    return classes[0] if first >= second else classes[1]

@@ -8,6 +8,9 @@ averaged over the contexts.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -23,6 +26,7 @@ from imir_detect.weights.model import ModelWeights
 # answers nearly as often as the whole model (`ENOUGH` of it).
 SHARES = (0.1, 0.04, 0.015)
 ENOUGH = 0.95
+Source = TypeVar("Source", bound=Hashable)
 
 
 def sources(trace: Trace, layer: int) -> dict[Node, Float[Tensor, "n pos d_model"]]:
@@ -35,8 +39,8 @@ def sources(trace: Trace, layer: int) -> dict[Node, Float[Tensor, "n pos d_model
     return parts
 
 
-def leading(terms: dict[Node, float], share: float = SHARES[0]) -> list[Node]:
-    """The sources that bring at least `share` of the positive total, largest first."""
+def leading(terms: dict[Source, float], share: float = SHARES[0]) -> list[Source]:
+    """The sources (or edges) that bring at least `share` of the positive total, largest first."""
     total = sum(value for value in terms.values() if value > 0)
     kept = [node for node, value in terms.items() if total > 0 and value >= share * total]
     return sorted(kept, key=lambda node: -terms[node])

@@ -14,6 +14,7 @@ from torch import Tensor
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge, name_of
 from imir_detect.errors import ImirError, InvalidArgumentError
+from imir_detect.frame.lookups import Lookup
 from imir_detect.weights.ablation import Hook, mean_ablation_hooks
 from imir_detect.weights.run import run_hooks
 from imir_detect.weights.unwrap import unwrap
@@ -86,6 +87,7 @@ class Circuit:
     - `parts`: what single heads do in it, (head, role), where a circuit's kind does not say; heads
       that help in another way are left out.
     - `hops`: how many matches follow each other; more than one for `k_hop` only.
+    - `lookup`: the question that a circuit answers from the context; not stored with a report.
     - `note`: what the kind and the numbers do not say.
 
     Raises ImirError for a strength or a share outside [0, 1], and for edges of heads not listed.
@@ -105,6 +107,7 @@ class Circuit:
     note: str = field(default="", compare=False)
     parts: tuple[tuple[HeadIndex, str], ...] = field(default=(), compare=False)
     hops: int = 1
+    lookup: Lookup | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         ends = {n for e in self.edges for n in (e.source, e.target) if not isinstance(n, str)}
@@ -128,6 +131,13 @@ class Circuit:
         """The heads that no other head of the circuit reads."""
         read = {e.source for e in self.edges if e.target != OUTPUT}
         return tuple(head for head in self.heads if head not in read)
+
+    @property
+    def in_context(self) -> bool:
+        """Whether it counts for the label "icl": it says what stands behind an earlier copy or, at
+        a separator, what the model's sequences ask for there. Plain skips say another token."""
+        lagged = self.lookup is not None and self.lookup.lag > 0
+        return self.kind in IN_CONTEXT or lagged
 
     @property
     def works(self) -> bool:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from imir_detect._typing import HeadIndex, Int, Tensor
 from imir_detect.circuits.attending import ATTENDS, matching_circuits
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.induction import Answering, ask_for_answers
 from imir_detect.circuits.matched import FEWEST, Matched, observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe, answers
+from imir_detect.circuits.relation import Relation
+from imir_detect.circuits.separators import separated_lookups, unsaid_tokens
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
 FURTHER = (2, 3)  # offsets of skip circuits
 HOPS = (2, 3, 4)
 FEW_ANSWERS = 2
+CLEARLY = 0.9  # strength from which an answering circuit is not looked for in another form
 ENDS = ("induction", "skip")  # roles of heads that look behind a copy
 
 
@@ -43,13 +48,15 @@ class _Tried:
 def find_in_context(
     probe: Probe,
     patterns: Patterns[Any],
+    relation: Relation,
     asked: Int[Tensor, " asked"] | None,
     fill: Int[Tensor, " fill"] | None,
 ) -> InContext:
     """Every lookup asked, the circuits that answer them named once each, and then the heads that
     attend by a match and are part of none. `asked`: tokens asked of; `fill`: of the rest."""
     tried: dict[int, _Tried] = {}
-    for number, lookup in enumerate(_lookups(probe, patterns), start=1):
+    lookups = chain(_lookups(probe, patterns), _with_separators(probe, relation, tried))
+    for number, lookup in enumerate(lookups, start=1):
         if lookup.closed and any(
             t.circuit and t.circuit.hops == lookup.hops for t in tried.values()
         ):
@@ -67,7 +74,7 @@ def find_in_context(
     taken = _taken(circuits)
     for number, seen in tried.items():
         lookup = seen.first.lookup
-        if lookup.offset > 0 and lookup.plain:
+        if _matched_heads(lookup):
             n, stream = probe.samples, 30 + number
             second = observe(probe, lookup, asked, stream=stream, n=n, fill=fill)
             circuits += matching_circuits(probe, seen.first, second, taken)
@@ -89,12 +96,22 @@ def _lookups(probe: Probe, patterns: Patterns[Any]) -> list[Lookup]:
     return [lookup for lookup in asked if probe.context >= lookup.least]
 
 
+def _with_separators(
+    probe: Probe, relation: Relation, tried: Mapping[int, _Tried]
+) -> Iterator[Lookup]:
+    """The lookups among separators, once the plain ones are tried and none is answered clearly: a
+    model that answers on random contexts needs no form."""
+    found = [t.circuit for t in tried.values() if t.circuit is not None]
+    if not any(c.in_context and c.strength > CLEARLY for c in found):
+        yield from separated_lookups(probe, unsaid_tokens(probe, relation))
+
+
 def _ever_answered(
     probe: Probe, lookup: Lookup, asked: Tensor | None, fill: Tensor | None, *, n: int, stream: int
 ) -> bool:
     """Whether more than a few of n contexts come out right: else nothing is compared. Heads that
     match at an offset are looked for in any case."""
-    if lookup.offset > 0 and lookup.plain:
+    if _matched_heads(lookup):
         return True
     weights, generator = probe.weights, probe.generator(stream)
     if not weights.same_vocabulary:
@@ -103,6 +120,11 @@ def _ever_answered(
     contexts = matching_contexts(n, probe.context, tokens, lookup, asked=asked, generator=generator)
     right = answers(weights, sum_paths(weights, contexts.tokens), contexts)
     return float(right.sum()) > FEW_ANSWERS
+
+
+def _matched_heads(lookup: Lookup) -> bool:
+    """Whether heads that match, and answer nothing, are looked for by this lookup."""
+    return lookup.offset > 0 and lookup.plain and lookup.template is None
 
 
 def _worth_naming(
@@ -121,8 +143,14 @@ def _worth_naming(
 def _once(tried: dict[int, _Tried]) -> list[Circuit]:
     """Every circuit under one name. On a closed chain of m links, k steps on are m - k steps back,
     so that one circuit answers at several lengths; where a chain's links stand side by side, its
-    hops are a skip as well."""
-    named = [(t.first.lookup, t.circuit) for t in tried.values() if t.circuit is not None]
+    hops are a skip as well. What answers with separators and without them counts where it answers
+    more."""
+    found: dict[Lookup, Circuit] = {}
+    for circuit in (t.circuit for t in tried.values() if t.circuit is not None):
+        plain = replace(circuit.lookup or INDUCTION, template=None)
+        if plain not in found or circuit.strength > found[plain].strength:
+            found[plain] = circuit
+    named = list(found.items())
     circuits = [circuit for lookup, circuit in named if not lookup.closed]
     closed = [circuit for lookup, circuit in named if lookup.closed]
     circuits += [max(closed, key=lambda c: c.strength)] if closed else []
@@ -148,7 +176,7 @@ def _share_won(tried: dict[int, _Tried]) -> tuple[float, float]:
     best = (0.0, 0.0)
     for seen in tried.values():
         answering, circuit = seen.answering, seen.circuit
-        counts = circuit is not None and circuit.kind in IN_CONTEXT
+        counts = circuit is not None and circuit.in_context
         if seen.first.lookup == INDUCTION or (counts and answering.by_match > best[1]):
             best = answering.wins, answering.by_match
     return best

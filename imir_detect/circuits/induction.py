@@ -25,7 +25,7 @@ from imir_detect.circuits.smallest import LOOKS, smallest_that_answers
 from imir_detect.coordinates.pathsum import sum_paths
 from imir_detect.frame.lookups import INDUCTION, Lookup, matching_contexts
 
-FEWEST_COPIES = 3  # places of copies from which a circuit other than induction is one
+FEWEST_COPIES = 3  # places of copies from which a circuit is one
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,13 @@ def ask_for_answers(
     lookup = first.lookup
     cells = cover(first.score, first.contexts, probe.context)
     cells &= lookup.cells(probe.context)
-    if not cells.any() or (lookup != INDUCTION and _few_copies(lookup, cells)):
+    few = not cells.any() or _few_copies(lookup, cells)
+    if few and (lookup != INDUCTION or not cells.any()):
         return Answering(None, 0.0, 0.0)
     seen = observe(
         probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
     )
-    brings = len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
+    brings = not few and len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
     if lookup == INDUCTION:
         wins = _share_won(probe, first, cells, asked, fill, guessing=not brings)
     else:
@@ -137,19 +138,22 @@ def _answering_circuit(
     notes = [] if lookup == INDUCTION else [str(lookup)]
     if lookup.offset > 0 and by_kind[how] < match / 2:
         notes.append("how the match is made is not on the frame: no shift or pointer explains it")
-    total = sum(copies.values())
     unit, place = ("shift", seen.target) if how == "induction" else ("look", seen.contexts.query)
     effects = {unit: _look(seen, feeders, place)} if lookup.offset > 0 else {}
+    effects["match"] = match / sum(copies.values())
+    if lookup.lag:  # what is matched is not the query's own token: no unit of the frame
+        effects = {}
     return Circuit(
         kind=_kind(lookup, how),
         heads=tuple(heads),
         edges=tuple(sorted(edges, key=str)),
-        effects={**effects, "match": match / total, "copy": total},
+        effects={**effects, "copy": sum(copies.values())},
         strength=strength,
         coverage=coverage_of(cells, probe.context, lookup),
         note="; ".join(notes),
         parts=_parts(seen, heads, copies),
         hops=lookup.hops,
+        lookup=lookup,
     )
 
 
@@ -159,16 +163,9 @@ def _kind(lookup: Lookup, how: Kind) -> Kind:
         return "k_hop"
     if lookup.prefix > 1:
         return "induction_long_prefix"
-    if lookup.offset < 0:
-        return "backward_retrieval"
-    return how if lookup == INDUCTION else "skip"
-
-
-def lookup_of(circuit: Circuit) -> Lookup:
-    """What a circuit that answers from the context is asked."""
-    if circuit.kind == "backward_retrieval":
-        return Lookup(-1)
-    return Lookup(hops=circuit.hops, prefix=2 if circuit.kind == "induction_long_prefix" else 1)
+    if lookup.lag or lookup.offset > 1:
+        return "skip"
+    return how if lookup.offset == 1 else "backward_retrieval"
 
 
 def _more_than_chance(lift: Tensor) -> bool:
@@ -184,7 +181,7 @@ def _parts(
     rows, query, match = seen.contexts.rows, seen.contexts.query, seen.contexts.match
     lookup = seen.lookup
     end, feeder = ("induction", "previous_token") if lookup.offset == 1 else ("skip", "offset")
-    if lookup.offset < 0:
+    if lookup.offset < 0 and not lookup.lag:
         end, feeder = "backward_retrieval", "previous_token"
     parts, most = [], sum(copiers.values()) / 2
     for layer, head in heads:

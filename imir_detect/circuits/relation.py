@@ -265,7 +265,7 @@ def row_null(
 
 def outlier(count: Int[Tensor, " n"], level: float) -> Float[Tensor, " n"]:
     """How many spreads above the mean of `count` normal draws the largest of `count` + 1 stays with
-    chance `level` (at the least), mean and spread being those of the others.
+    chance `level` (nearly), mean and spread being those of the others.
 
     Student's t of count - 1 degrees at level^(1 / (count + 1)), times sqrt((count + 1) / (count -
     1)), for a spread that divides by count (the leave-one-out form of Grubbs 1950). Near a normal

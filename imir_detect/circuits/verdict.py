@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from imir_detect.circuits.core import IN_CONTEXT, Circuit
+from imir_detect.circuits.core import Circuit
 from imir_detect.errors import UnreadableFileError
 from imir_detect.strict import read_json
 
@@ -94,8 +94,8 @@ def features(
     """
     result = {}
     circuits = list(circuits)
-    for axis, kinds in (("icl", IN_CONTEXT), ("iwl", ("in_weights",))):
-        own = [c for c in circuits if c.kind in kinds]
+    for axis in AXES:
+        own = [c for c in circuits if (c.in_context if axis == "icl" else c.kind == "in_weights")]
         best = max(own, key=lambda c: c.strength, default=None)
         nats = [] if best is None else [v for u, v in best.effects.items() if "direct" not in u]
         strength = 0.0 if best is None else best.strength

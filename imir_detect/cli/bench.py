@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ def run(
     from imir_detect.benchmark.run import DEFAULT, run_suite
     from imir_detect.benchmark.suites import case_names
 
+    sys.path.insert(0, str(Path.cwd()))  # where module:function is looked for first
     rows = run_suite(
         (suite,) if "/" in suite else case_names(suite),
         tuple(method) if method else DEFAULT,

@@ -15,6 +15,7 @@ from torch import Tensor
 from imir_detect._typing import Bool, Int
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.contexts import Contexts, distinct_tokens, need, swap_in
+from imir_detect.frame.template import Template
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class Lookup:
       token before the query stands twice: as models see it that are trained on whole maps.
     - `prefix`: with 2, the token before the query must match, too: a rival copy of the query's
       token stands behind another token.
+    - `lag`: with 1, it is the token before the query that stood earlier.
+    - `template`: separators in the context, where the model's sequences have them. The query's
+      token is one of them with a lag, and so is the token before it with a prefix; no other token
+      that the lookup speaks of is.
 
     >>> str(Lookup()), str(Lookup(hops=2)), str(Lookup(prefix=2)), str(Lookup(-1))
     ('offset 1', '2 hops', 'prefix of 2', 'offset -1')
@@ -34,6 +39,8 @@ class Lookup:
     hops: int = 1
     prefix: int = 1
     closed: bool = False
+    lag: int = 0
+    template: Template | None = None
 
     def __post_init__(self) -> None:
         mixed = min(self.hops, self.prefix) > 1 or (
@@ -70,12 +77,26 @@ class Lookup:
     def least(self) -> int:
         """The fewest positions of a context that can ask it."""
         links = self.links + 2 * self.closed  # the shortest closed chain has two links more
-        return links * (self._before + self._behind + 1) + self.prefix
+        return links * (self._before + self._behind + 1) + self.prefix + self.lag
 
     def cells(self, length: int) -> Bool[Tensor, "pos pos"]:
         """cells[i, p]: a query at i may repeat a token at p, with all that belongs to it before."""
-        cells = torch.ones(length, length, dtype=torch.bool).tril(-self.prefix - self._behind)
+        least = self.prefix + self.lag + self._behind
+        cells = torch.ones(length, length, dtype=torch.bool).tril(-least)
         cells[:, : self._before] = False
+        if self.template is not None:
+            separates = self.template.places(length)
+
+            def at(step: int) -> Tensor:
+                return separates[(torch.arange(length) + step) % length]
+
+            query = at(0) if self.lag else ~at(0)
+            match = ~at(0) & ~at(self.offset)
+            if self.lag:
+                query = query & ~at(-1)
+            if self.prefix > 1:
+                query, match = query & at(-1), match & at(-1)
+            cells &= query[:, None] & match
         return cells
 
     def clash(self, a: Tensor, b: Tensor) -> Tensor:
@@ -86,13 +107,16 @@ class Lookup:
         """The places of the tokens that the lookup speaks of, the wanted one last."""
         if self.prefix > 1:
             match = links[:, -1]
-            return match - 1, match, match + self.offset
+            before = () if self.template is not None else (match - 1,)
+            return *before, match, match + self.offset
         return links[:, 0], *(links + self.offset).T
 
     def __str__(self) -> str:
         if self.hops > 1:
             return f"{self.hops} hops" + (" on a closed chain" if self.closed else "")
-        return f"prefix of {self.prefix}" if self.prefix > 1 else f"offset {self.offset}"
+        text = f"prefix of {self.prefix}" if self.prefix > 1 else f"offset {self.offset}"
+        text += ", asked one place later" if self.lag else ""
+        return text if self.template is None else f"{text}, with {self.template}"
 
 
 INDUCTION = Lookup()
@@ -118,7 +142,12 @@ def matching_contexts(
     """
     need(length, lookup.least)
     g = generator
+    if lookup.template is not None:
+        vocabulary = lookup.template.rest(vocabulary)
+        asked = None if asked is None else lookup.template.rest(asked)
     tokens = distinct_tokens(n, length, vocabulary, generator=g)
+    if lookup.template is not None:
+        tokens = lookup.template.write(tokens, generator=g)
     allowed = lookup.cells(length) if cells is None else cells & lookup.cells(length)
     pairs = allowed.nonzero()
     query, match = pairs[torch.randint(len(pairs), (n,), generator=g)].T
@@ -137,18 +166,24 @@ def matching_contexts(
     if asked is not None and len(asked) >= len(told) and len(query):
         some = distinct_tokens(len(query), len(told), asked, generator=g)
         tokens = swap_in(tokens, torch.stack(told, 1), some)
-    return _tied(tokens, query, links, lookup)
+    return _tied(tokens, query, links, lookup, generator=g)
 
 
-def _tied(tokens: Tensor, query: Tensor, links: Tensor, lookup: Lookup) -> Contexts:
+def _tied(
+    tokens: Tensor, query: Tensor, links: Tensor, lookup: Lookup, *, generator: torch.Generator
+) -> Contexts:
     """Copies written where the lookup wants them."""
     rows, match = torch.arange(len(tokens)), links[:, -1]
     if lookup.prefix > 1:
+        if lookup.template is not None:
+            right = tokens[rows, match - 1]
+            rival = lookup.template.another(right, generator=generator)
+            tokens[rows, links[:, 0] - 1] = rival
         tokens[rows, links[:, 0]] = tokens[rows, match]
         tokens[rows, query - 1] = tokens[rows, match - 1]
     for k in range(1, lookup.hops):
         tokens[rows, links[:, k]] = tokens[rows, links[:, k - 1] + lookup.offset]
-    tokens[rows, query] = tokens[rows, links[:, 0]]
+    tokens[rows, query - lookup.lag] = tokens[rows, links[:, 0]]
     wanted = tokens[rows, match + lookup.offset]
     return Contexts(tokens, query, match, wanted, links)
 
@@ -213,11 +248,13 @@ def without_match(
     # The query's own slot held a token of its own before the repeat was written there; drawing
     # one more row of tokens and taking the first that is unused gives the like of it.
     vocabulary = torch.unique(contexts.tokens)
+    if lookup.template is not None:
+        vocabulary = lookup.template.rest(vocabulary)
     candidates = distinct_tokens(
         len(contexts), min(len(vocabulary), tokens.shape[1] + 1), vocabulary, generator=generator
     )
     used = (candidates[:, :, None] == tokens[:, None, :]).any(-1)
-    copies = candidates == tokens[rows, contexts.query][:, None]
+    copies = candidates == tokens[rows, contexts.query - lookup.lag][:, None]
     best = (2 * ~used + 1 * ~copies).argmax(1)
     tokens[rows, contexts.match] = candidates[rows, best]
     return replace(contexts, tokens=tokens, match=none)

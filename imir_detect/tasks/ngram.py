@@ -6,7 +6,7 @@ several blocks and only the whole key tells which block is meant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -127,8 +127,11 @@ class InContextNGram(BlockTask):
         return self._draw(n, self.present if present is None else present, generator)[0]
 
     def probe(self, axis: Axis, n: int, *, generator: torch.Generator) -> Batch | None:
-        """`icl`: the answer is in the context."""
-        return self.draw(n, generator=generator, present=1.0) if axis == "icl" else None
+        """`icl`: the answer is in the context, once: of a block that stands twice the value is the
+        one that repeats, which a model can find without looking at the query."""
+        if axis == "iwl":
+            return None
+        return replace(self, burstiness=1).draw(n, generator=generator, present=1.0)
 
     def pairs(self, n: int, *, generator: torch.Generator) -> tuple[Batch, Batch]:
         """Clean sequences, and the same ones asked for another block's key."""

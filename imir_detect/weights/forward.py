@@ -97,8 +97,19 @@ def attend(
 ) -> Float[Tensor, "n head query pos"]:
     """Attention patterns from finished rows: cap, ALiBi, window, sinks, softmax. `places` (query):
     positions of the queries, by default all."""
+    return weigh(weights, layer, query @ key.transpose(-1, -2), heads, places=places)
+
+
+def weigh(
+    weights: ModelWeights,
+    layer: int,
+    score: Float[Tensor, "n head query pos"],
+    heads: Sequence[int] | slice = slice(None),
+    *,
+    places: Tensor | None = None,
+) -> Float[Tensor, "n head query pos"]:
+    """`attend` from the products of queries and keys."""
     kind = weights.attention[layer]
-    score = query @ key.transpose(-1, -2)
     if kind.cap is not None:
         score = kind.cap * (score / kind.cap).tanh()
     bias = kind.bias(score.shape[-1])

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from imir_detect import read_weights
-from imir_detect.circuits.deep import _searched
+from imir_detect.circuits.deep_feeders import searched
 from imir_detect.circuits.patterns import Patterns
+from imir_detect.coordinates.pathsum import Edge
 from imir_detect.notes import spelled
 from imir_detect.report.page import report_page
 
@@ -43,9 +44,10 @@ def test_every_report_has_them_in_the_order_of_its_heads(shipped: dict[str, Any]
 
 
 def test_what_named_feeders_bring_and_what_others_could() -> None:
-    terms = {(1, 0): {(0, 0): 6.0, (0, 1): 3.5, (0, 2): 0.5, (0, 3): -2.0}}
-    assert _searched(terms) == (0.95, 0.5)
-    assert _searched({(0, 0): {}}) == (0.0, 0.0)
+    nats = {(0, 0): 6.0, (0, 1): 3.5, (0, 2): 0.5, (0, 3): -2.0}
+    terms = {(1, 0): {Edge(head, (1, 0), "K"): value for head, value in nats.items()}}
+    assert searched(terms) == (0.95, 0.5)
+    assert searched({(0, 0): {}}) == (0.0, 0.0)
 
 
 def test_pairs_are_spelled_where_there_is_a_tokenizer(shipped: dict[str, Any]) -> None:

@@ -73,27 +73,30 @@ def own_contexts(probe: Probe, question: Question) -> tuple[Contexts, Trace, Ten
 
 
 def _behind(probe: Probe, question: Question) -> tuple[Contexts, Trace, Int[Tensor, "n m"]]:
-    """Contexts at the places where the model answers: these are chosen on 2 n contexts, and at most
-    n of them are read on, as many as other methods have prompts."""
+    """Contexts at the places where the model answers, as many as other methods have prompts: the
+    first n, where it answers on all of them; else the places are chosen on 2 n."""
+    n = max(FEWEST, probe.samples)
     asked = None if question.asked is None else torch.arange(question.asked)
     drawn = matching_contexts(
-        2 * probe.samples,
+        2 * n,
         probe.context,
         probe.vocabulary,
         question.lookup,
         asked=asked,
         generator=probe.generator(20),
     )
-    trace = sum_paths(probe.weights, drawn.tokens)
-    right = answers(probe.weights, trace, drawn)
-    if question.sign < 0:
-        right = torch.ones_like(right)  # what is pushed down is pushed down everywhere
-    cells = cover(right, drawn, probe.context)
-    read = max(FEWEST, probe.samples)
-    kept = cells[drawn.query, drawn.match].nonzero()[:, 0][:read]
-    if len(kept) < min(FEWEST, read):
-        kept = torch.arange(min(read, len(drawn)))
-    contexts, trace = drawn.select(kept), trace.select(kept)
+    first = torch.arange(min(n, len(drawn)))
+    contexts = drawn.select(first)
+    trace = sum_paths(probe.weights, contexts.tokens)
+    right = answers(probe.weights, trace, contexts)
+    # What is pushed down is pushed down everywhere.
+    if question.sign > 0 and not right.all():
+        others = drawn.select(torch.arange(len(first), len(drawn)))
+        rest = answers(probe.weights, sum_paths(probe.weights, others.tokens), others)
+        cells = cover(torch.cat([right, rest]), drawn, probe.context)
+        kept = cells[drawn.query, drawn.match].nonzero()[:, 0][:n]
+        contexts = drawn.select(kept if len(kept) >= FEWEST else first)
+        trace = sum_paths(probe.weights, contexts.tokens)
     visible = torch.arange(probe.context) <= contexts.query[:, None]
     visible &= contexts.tokens != contexts.wanted[:, None]
     own = contexts.tokens[contexts.rows, contexts.query][:, None]

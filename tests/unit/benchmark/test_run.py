@@ -1,5 +1,9 @@
 """The runner: resumes, repeats, scatters, and keeps what failed with its reason."""
 
+import hashlib
+import importlib
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,18 +115,49 @@ def test_two_workers_give_the_rows_of_one(rows: Any, tmp_path: Path) -> None:
 
 
 def test_a_dask_cluster_gives_them_too(rows: Any, tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
     import warnings
 
     with (
         warnings.catch_warnings(),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
-        distributed.Client(cluster),
+        distributed.Client(cluster) as client,
     ):
         warnings.simplefilter("ignore")
+        assert len(set(client.run(os.getpid).values()) - {os.getpid()}) == 2
         assert timeless(run(tmp_path, workers=2, backend="dask")) == timeless(rows[1])
+
+
+def test_an_outside_method_is_run_anew_when_its_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """\
+import torch
+from imir_detect.benchmark.contract import Scores
+
+def score(case, *, budget):
+    return Scores(torch.arange(len(case.items)) * 1.0)
+"""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def top(text: str) -> float:
+        (tmp_path / "edited.py").write_text(text)
+        importlib.invalidate_caches()
+        sys.modules.pop("edited", None)  # as in a new process
+        (row,) = run_suite(
+            CASES[:1], ("edited:score",), folder=tmp_path, budget=BUDGET, progress=False
+        )
+        assert row["method_code"] == hashlib.sha256(text.encode()).hexdigest()[:12]
+        return row["top"]
+
+    first = top(text)
+    (file,) = (tmp_path / "runs").glob("*.json")
+    stamp = file.stat().st_mtime_ns
+    assert top(text) == first > 0
+    assert file.stat().st_mtime_ns == stamp
+    assert top(text.replace("1.0", "3.00")) == 3 * first
 
 
 def test_what_is_declined_or_fails_leaves_its_reason(tmp_path: Path) -> None:

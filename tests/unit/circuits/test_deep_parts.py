@@ -14,16 +14,15 @@ from torch import Tensor
 
 from imir_detect.circuits.core import Circuit, Coverage
 from imir_detect.circuits.deep import (
-    Deep,
     _copies,
     _fixed_places,
     _in_weights,
-    _key_terms,
     _matching,
-    _wished_key,
     deep_circuits,
 )
+from imir_detect.circuits.deep_feeders import fed, wished_key, wished_query, wished_value
 from imir_detect.circuits.deep_relation import extended_relation
+from imir_detect.circuits.deep_seen import Deep
 from imir_detect.circuits.heads import head_table
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
@@ -215,27 +214,62 @@ def turned(name: str) -> ModelWeights:
     return weights
 
 
+@pytest.mark.parametrize("side", ["K", "Q"])
 @pytest.mark.parametrize("name", ["plain", "rotary", "query-key norm"])
-def test_the_wished_key_is_the_slope_of_the_score(name: str) -> None:
-    """A push of the residual at the wanted key raises the score by its product with the wish."""
+def test_a_wish_is_the_slope_of_the_score(name: str, side: str) -> None:
+    """A push of the residual where a head reads raises the wanted score by its product with the
+    wish; at the query, over the mean score of the keys that it sees."""
     weights = turned(name)
     deep = deep_of(weights)
     head = layer, index = 2, 1
     wanted = deep.queries - PERIOD + 1
-    wish = _wished_key(deep, head, wanted)
+    wish = wished_key(deep, head) if side == "K" else wished_query(deep, head)
+    assert torch.equal(wish.place, wanted if side == "K" else deep.queries)
     rows = deep.extended.place[layer] + deep.repeated.deviation[layer]
     g = torch.Generator().manual_seed(6)
     push = torch.randn(rows.shape, generator=g, dtype=F64)
     q, k = project(weights, layer, "Q", rows), project(weights, layer, "K", rows)
     f, h = qk_factor(weights, layer, q), qk_factor(weights, layer, k)
     query = finish(weights, layer, "Q", q, f)[:, index]
-    moved = project(weights, layer, "K", rows + push)
-    rise = (finish(weights, layer, "K", moved, h) - finish(weights, layer, "K", k, h))[:, index]
-    exact = (query[:, deep.queries] * rise[:, wanted]).sum(-1)
-    assert torch.allclose((wish * push[:, wanted]).sum(-1), exact, atol=1e-9)
+    key = finish(weights, layer, "K", k, h)[:, index]
+    moved = project(weights, layer, side, rows + push)
+    if side == "K":
+        rise = finish(weights, layer, "K", moved, h)[:, index] - key
+        exact = (query[:, deep.queries] * rise[:, wanted]).sum(-1)
+    else:
+        rise = finish(weights, layer, "Q", moved, f)[:, index] - query
+        scores = rise[:, deep.queries] @ key.transpose(1, 2)
+        exact = torch.stack(
+            [
+                scores[:, i, place] - scores[:, i, : at + 1].mean(1)
+                for i, (at, place) in enumerate(
+                    zip(deep.queries.tolist(), wanted.tolist(), strict=True)
+                )
+            ],
+            1,
+        )
+    assert torch.allclose((wish.direction * push[:, wish.place]).sum(-1), exact, atol=1e-9)
 
 
-def test_key_terms_are_what_each_earlier_head_brings_along_the_wish() -> None:
+def test_the_wished_value_is_the_slope_of_the_logit() -> None:
+    """What a push at the attended place does to the logit of its token, over the sampled ones."""
+    weights = random_weights()
+    g = torch.Generator().manual_seed(9)
+    pattern = torch.rand(LENGTH, LENGTH, generator=g, dtype=F64).tril().softmax(1)
+    deep = deep_of(weights, {(1, 1): pattern})
+    wish = wished_value(deep, (1, 1))
+    push = torch.randn(3, len(wish.place), WIDTH, generator=g, dtype=F64)
+    typical = deep.extended.rms[-1][1:].mean()
+    logits = push @ weights.W_OV(1, 1) @ weights.W_U[:, TOKENS] / typical
+    for n in range(3):
+        for i, (at, place) in enumerate(zip(deep.queries, wish.place, strict=True)):
+            token = deep.repeated.index[n, place]
+            rise = logits[n, i, token] - logits[n, i].mean()
+            exact = pattern[at, place] * rise
+            assert float(wish.direction[n, i] @ push[n, i]) == pytest.approx(float(exact), abs=1e-9)
+
+
+def test_terms_are_what_each_earlier_head_brings_along_the_wish() -> None:
     weights = random_weights()
     g = torch.Generator().manual_seed(8)
     attention = {
@@ -244,22 +278,31 @@ def test_key_terms_are_what_each_earlier_head_brings_along_the_wish() -> None:
     }
     deep = deep_of(weights, attention)
     targets = ((2, 1), (1, 0))
-    found = _key_terms(deep, targets)
-    assert set(found[2, 1]) == {(0, 0), (0, 1), (1, 0), (1, 1)}
-    assert set(found[1, 0]) == {(0, 0), (0, 1)}
-    wanted = deep.queries - PERIOD + 1
-    for target, terms in found.items():
-        wish = _wished_key(deep, target, wanted)
+    match, moved = fed(deep, targets)
+    wishes = {"K": wished_key, "Q": wished_query, "V": wished_value}
+    for target in targets:
+        earlier = {(layer, head) for layer in range(target[0]) for head in (0, 1)}
+        assert {e.source for e in match[target] if e.port == "K"} == earlier
+        assert {e.source for e in match[target] if e.port == "Q"} == earlier
+        assert {e.source for e in moved[target]} == earlier | {EMBED}
         rms = deep.extended.rms[target[0]]
-        for (layer, head), nats in terms.items():
+        for edge, nats in (match[target] | moved[target]).items():
+            assert edge.target == target
+            wish = wishes[edge.port](deep, target)
+            if edge.source == EMBED:
+                continue
             total = 0.0
             for n in range(3):
-                offered = deep.repeated.deviation[layer][n] @ weights.W_OV(layer, head)
-                written = deep.repeated.attention[layer][n, head] @ offered
+                offered = deep.repeated.deviation[edge.source[0]][n] @ weights.W_OV(*edge.source)
+                written = deep.repeated.attention[edge.source[0]][n, edge.source[1]] @ offered
                 mean = written.mean(0)
-                for i, place in enumerate(wanted.tolist()):
-                    total += float(wish[n, i] @ (written[place] - mean) / rms[place])
+                for i, place in enumerate(wish.place.tolist()):
+                    total += float(wish.direction[n, i] @ (written[place] - mean) / rms[place])
             assert nats == pytest.approx(total / 12, abs=1e-9)
+        wish = wished_value(deep, target)
+        read = deep.repeated.deviation[target[0]][:, wish.place]
+        whole = float((wish.direction * read).sum(-1).mean())
+        assert sum(moved[target].values()) == pytest.approx(whole, abs=1e-9)
 
 
 def test_heads_that_rest_on_the_first_place_are_one_circuit() -> None:

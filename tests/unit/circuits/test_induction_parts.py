@@ -24,7 +24,6 @@ from imir_detect.circuits.induction import (
     _more_than_chance,
     _parts,
     ask_for_answers,
-    lookup_of,
 )
 from imir_detect.circuits.matched import Matched, observe
 from imir_detect.circuits.patterns import Patterns
@@ -257,7 +256,7 @@ def test_the_planted_circuit_number_by_number() -> None:
     # 60 / sqrt 14 nats at the one place; the feeder looks with as many.
     nats = pytest.approx(60 / VOCAB**0.5, rel=1e-3)
     assert found.effects == {"shift": nats, "match": nats, "copy": pytest.approx(1.0, abs=1e-3)}
-    assert lookup_of(found) == INDUCTION
+    assert found.lookup == INDUCTION
 
 
 def test_copying_from_a_fixed_place_is_no_circuit() -> None:
