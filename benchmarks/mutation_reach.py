@@ -142,7 +142,8 @@ class Reach:
         for node in tree.body:
             if node.lineno <= mutant.line <= (node.end_lineno or 0):
                 target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
-                for file, line in self.uses.get(getattr(target, "id", ""), ()):
+                name = getattr(node, "name", getattr(target, "id", ""))
+                for file, line in self.uses.get(name, ()):
                     found |= self._between(file, line, line)
         return found or self._between(mutant.file, 0, 10**6)
 

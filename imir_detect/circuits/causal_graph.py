@@ -160,10 +160,10 @@ def recover_causal_graph(
 
     A head has edges if its rows taken together are no noise: Fisher's combination of their
     p-values (`head_p_values`), or how far few rows stand out of even ones (`few_rows_p_values`), is
-    so rare that 1 % of untrained heads of its width have either; so an untrained model has no
-    graph. Then its edges are the rows with confidence >= `min_confidence`
-    and a p-value below one half: a trained head is judged by what it attends to. The three numbers
-    are our choice. Several heads give several parents.
+    among the highest 1 % of untrained heads of its width, so an untrained model has no graph. Then
+    its edges are the rows with confidence >= `min_confidence` and a p-value below one half: a
+    trained head is judged by what it attends to. The three numbers are our choice. Several heads
+    give several parents.
 
     `nodes`: positions to read, from 0; default min(n_ctx, 64). Errors: UnsupportedModelError for
     a model without position embeddings, InvalidArgumentError where `nodes` does not fit.
@@ -184,7 +184,7 @@ def recover_causal_graph(
     widths = weights.d_model, weights.W_Q.shape[-1]
     all_rows = head_p_values(row_p, *widths, generator=generator)
     few_rows = few_rows_p_values(scores, *widths, generator=generator)
-    found = 2 * torch.minimum(all_rows, few_rows)  # Bonferroni
+    found = torch.minimum(all_rows, few_rows)
     candidates = [
         _candidate(scores[head, child, : child + 1], head, float(row_p[head, child - 1]))
         for head in range(len(scores))

@@ -216,6 +216,8 @@ def test_what_brings_more_by_the_match_says_what_is_won() -> None:
 
     runs = {1: tried(Lookup(hops=2), 0.5, 0.25), 2: tried(Lookup(hops=3), 0.9, 0.25)}
     assert in_context._share_won(runs) == (0.5, 0.25)
+    runs[3] = tried(Lookup(prefix=2), 0.875, 0.375)
+    assert in_context._share_won(runs) == (0.875, 0.375)
 
 
 @pytest.mark.parametrize(
@@ -327,6 +329,21 @@ def test_the_direct_path_counts_where_heads_alone_fall_short(
         assert found is not None
         assert (direct in found[1]) == taken
     assert paths_of(monkeypatch, lambda e: BELOW(ENOUGH)) is None
+
+
+def test_copiers_look_at_the_answer_on_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = {Edge((0, 0), (1, 0), "K"), Edge((1, 0), OUTPUT, "out")}
+    got = seen("planted")
+    for attends, copiers in ((smallest.LOOKS / 2, {(1, 0)}), (0.9, {(0, 0), (1, 0)})):
+        drawn = {head: torch.full((40,), 0.5, dtype=F64) for head in got.lift}
+        drawn[0, 0] = torch.full((40,), attends, dtype=F64)
+        monkeypatch.setattr(smallest, "sum_edges", lambda w, t, edges, full: edges)
+        monkeypatch.setattr(
+            smallest, "answers", lambda w, e, c: torch.tensor([float(needed <= e)], dtype=F64)
+        )
+        found = smallest._irreducible(probe_of(soft_induction()), replace(got, lift=drawn), 1.0)
+        assert found is not None
+        assert set(found[0]) == copiers
 
 
 @pytest.mark.parametrize(("most", "found"), [(4, True), (3, False)])
