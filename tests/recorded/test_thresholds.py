@@ -91,7 +91,7 @@ class Patterns:
         (Patterns(first=attending.SINKS), set()),
         (Patterns(first=ABOVE(attending.SINKS, 1)), {"position_sink"}),
     ],
-    ids=str,
+    ids=("attends", "attends more", "sure", "surer", "rests", "rests more"),
 )
 def test_a_fixed_place_takes_more_than_its_bar(patterns: Patterns, kinds: set[str]) -> None:
     found = attending.fixed_place_circuits(probe_of(soft_induction()), patterns)  # type: ignore[arg-type]
