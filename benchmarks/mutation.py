@@ -5,8 +5,9 @@
     python benchmarks/mutation.py report          the table and its figures, from the CSV
 
 A mutant (`mutants.py`) is run in a process of its own, forked from one that has the third-party
-libraries loaded, against the tests that reach its statement, cheapest first, until one fails or
-`--cap` seconds of tests are used up; what is not killed within the cap counts as survived. Time is
+libraries loaded, against the tests that reach its statement: the recorded answers of
+tests/recorded/ first, then the cheapest of the rest, until one fails or `--cap` seconds of tests
+are used up; what is not killed within the cap counts as survived. Time is
 CPU time, so that other load on the machine neither kills nor saves. A mutant that runs for much
 longer than its tests do is reported as `timeout` and counts as killed. In the end every test that
 killed one is run once more on the code as it is, in the same way: it must pass.

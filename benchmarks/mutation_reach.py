@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import time
 from collections import defaultdict
@@ -89,14 +90,19 @@ def cover(chosen: list[str]) -> None:
     cost = known.get("cost", {}) | recorder.cost
     fixtures = known.get("fixtures", {}) | recorder.fixtures
     lines: dict[str, dict[str, list[str]]] = {}
+    files = {
+        file: hashlib.sha256((PACKAGE / file).read_bytes()).hexdigest() for file in stage_files()
+    }
     for file, found in known.get("lines", {}).items():
+        if known.get("files", {}).get(file) != files.get(file):
+            continue  # its lines are others now
         lines[file] = {n: [c for c in cs if c not in recorder.cost] for n, cs in found.items()}
     for path in data.measured_files():
         own = lines.setdefault(Path(path).relative_to(PACKAGE).as_posix(), {})
         for number, contexts in data.contexts_by_lineno(path).items():
             own.setdefault(str(number), []).extend(c for c in contexts if c)
     MAP.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"lines": lines, "cost": cost, "fixtures": fixtures})
+    text = json.dumps({"lines": lines, "cost": cost, "fixtures": fixtures, "files": files})
     MAP.write_text(text, encoding="utf-8")
     print(f"pytest ended with {code}; {len(recorder.fixtures)} tests")
 
@@ -120,24 +126,24 @@ class Reach:
         self.uses = names_used()
 
     def tests(self, mutant: Mutant) -> set[str]:
-        first, last = mutant.lines
-        found = self._between(mutant.file, first, last)
-        if found:
-            return found
-        # A statement that runs at import: by what uses the names that it defines, and by the list
-        # of numbers that are choices.
-        module = mutant.file.removesuffix(".py").replace("/", ".")
-        listed = f"{RECORDED}constants: {module}]"
-        found = {listed} & set(self.cost)
         tree = ast.parse((PACKAGE / mutant.file).read_text(encoding="utf-8"))
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        if any(f.body[0].lineno <= mutant.line <= (f.end_lineno or 0) for f in functions):
+            found = self._between(mutant.file, *mutant.lines)
+            return found or self._between(mutant.file, 0, 10**6)
+        # A statement that runs at import (by the test that happens to be the first): by what uses
+        # the names that it defines, and by the list of numbers that are choices.
+        module = mutant.file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        listed = f"{RECORDED}constants: {module}]"
+        found = {listed} & set(self.cost)
         for node in functions:
             if node.lineno <= mutant.line < node.body[0].lineno:
                 return self._between(mutant.file, node.body[0].lineno, node.end_lineno or 0)
         for node in tree.body:
             if node.lineno <= mutant.line <= (node.end_lineno or 0):
                 target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
-                for file, line in self.uses.get(getattr(target, "id", ""), ()):
+                name = getattr(node, "name", getattr(target, "id", ""))
+                for file, line in self.uses.get(name, ()):
                     found |= self._between(file, line, line)
         return found or self._between(mutant.file, 0, 10**6)
 

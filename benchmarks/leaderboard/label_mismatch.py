@@ -1,6 +1,6 @@
 """Labels that are right under one ablation are wrong under another: the published tracr finding.
 
-    python benchmarks/leaderboard/label_mismatch.py            # about three minutes on one core
+    python benchmarks/leaderboard/label_mismatch.py            # half a minute on one core
     python benchmarks/leaderboard/label_mismatch.py --quick
 
 In the ACDC paper the labels of two compiled (tracr) models give perfect scores with zero ablation

@@ -1,6 +1,6 @@
 """Time of ours, EAP and ACDC on one model after the other, at three sizes, in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/leaderboard/speed.py           # some twenty minutes, 4 GB
+    OMP_NUM_THREADS=1 python benchmarks/leaderboard/speed.py           # a minute on one core, 2 GB
     OMP_NUM_THREADS=1 python benchmarks/leaderboard/speed.py --quick   # the smallest size
 
 Each model is a planted induction circuit with LayerNorm and noise on every head, under resample

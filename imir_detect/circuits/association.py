@@ -88,7 +88,7 @@ def _edges(
     for head in (node for node in writers if not isinstance(node, str)):
         values = value_margins(weights, trace, seen, head, seen.query)
         edges |= {Edge(node, head, "V") for node in leading(values, share)}
-    heads = sorted({n for e in edges for n in (e.source, e.target) if not isinstance(n, str)})
+    heads = {n for e in edges for n in (e.source, e.target) if not isinstance(n, str)}
     # What one of the circuit's heads writes, the later ones see: it moves their attention too.
     for head in heads:
         earlier: list[Node] = [EMBED, *(h for h in heads if h[0] < head[0])]
@@ -128,8 +128,6 @@ def _places(
     partner = relation.partner[tokens]
     shown = (partner[:, :, None] == tokens[:, None, :]).tril().any(-1)
     row, place = ((partner >= 0) & ~shown).nonzero().T
-    if len(row) == 0:
-        return torch.arange(1, length), torch.arange(1, length)
     right = wins(weights, sum_paths(weights, tokens).final[row, place], partner[row, place])
     kept = near_best(right, place, place >= 1, length)
     if not kept.any():

@@ -246,12 +246,13 @@ def without_match(
         other = free.int().argmax(1)
         return replace(contexts, tokens=_swapped(tokens, contexts.match, other), match=none)
     # The query's own slot held a token of its own before the repeat was written there; drawing
-    # one more row of tokens and taking the first that is unused gives the like of it.
+    # a row of tokens and taking the first that is unused gives the like of it: one is, since the
+    # row to change holds a token twice.
     vocabulary = torch.unique(contexts.tokens)
     if lookup.template is not None:
         vocabulary = lookup.template.rest(vocabulary)
     candidates = distinct_tokens(
-        len(contexts), min(len(vocabulary), tokens.shape[1] + 1), vocabulary, generator=generator
+        len(contexts), min(len(vocabulary), tokens.shape[1]), vocabulary, generator=generator
     )
     used = (candidates[:, :, None] == tokens[:, None, :]).any(-1)
     copies = candidates == tokens[rows, contexts.query - lookup.lag][:, None]

@@ -49,7 +49,7 @@ RECIPES: dict[str, TaskRecipe] = {
     "recall": TaskRecipe("recall", {"variability": 0.5}, recipe=_until(0.99)),
     "ngram-2": TaskRecipe("ngram", {"block_length": 2}, recipe=_until(0.99)),
     "ngram-3": TaskRecipe("ngram", {"block_length": 3, **SHORT}, ROTARY, _until(0.99, 2000)),
-    "ngram-4": TaskRecipe("ngram", {"block_length": 4}, {"n_heads": 4}, _until(0.99)),
+    "ngram-4": TaskRecipe("ngram", {"block_length": 4, **SHORT}, ROTARY, _until(0.99, 6000)),
     "k_hop-1": TaskRecipe("k_hop", {"hops": 1}, recipe=_until(0.99)),
     "k_hop-2": TaskRecipe("k_hop", {"hops": 2}, {"n_layers": 3}, _until(0.99, 4000)),
     "k_hop-3": TaskRecipe("k_hop", {"hops": 3}, {"n_layers": 4}, _until(0.99, 4000)),

@@ -17,10 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import recorded_circuits
+import recorded_algorithm
+import recorded_attending
 import recorded_constants
 import recorded_coordinates
+import recorded_deep
 import recorded_frame
+import recorded_graphs
+import recorded_probe
+import recorded_relation
 import recorded_search
 import torch
 from plain_answers import Case, plain
@@ -31,7 +36,12 @@ CASES: dict[str, Case] = {
     for stage, cases in (
         ("frame", recorded_frame.CASES),
         ("coordinates", recorded_coordinates.CASES),
-        ("circuits", recorded_circuits.CASES),
+        ("circuits", recorded_probe.CASES),
+        ("circuits", recorded_attending.CASES),
+        ("circuits", recorded_relation.CASES),
+        ("circuits", recorded_deep.CASES),
+        ("circuits", recorded_graphs.CASES),
+        ("circuits", recorded_algorithm.CASES),
         ("search", recorded_search.CASES),
         ("constants", recorded_constants.CASES),
     )

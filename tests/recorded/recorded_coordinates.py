@@ -182,7 +182,7 @@ def shares() -> Any:
     close = {}
     for scale in (1e-4, 1.0, 1e4):  # a lead counts from 1e-9 of the row's largest entry
         for lead in (-3e-9, -0.6e-9, 0.6e-9, 1.5e-9, 3e-9):
-            rows = scale * torch.tensor([[1.0, 1.0 - lead, -1.0, -1.0 - lead]], dtype=F64)
+            rows = scale * torch.tensor([[1.0, 1.0 - lead, -1.0, -1.0 - lead, 0.0]], dtype=F64)
             rows = torch.cat([rows, -rows.clone()])
             close[f"{scale}, {lead}"] = top_share(
                 torch.eye(2, dtype=F64) - 0.5, rows.T, torch.tensor([0, 2, 1, 3])[:2], every[:2]

@@ -31,6 +31,7 @@ from imir_detect.frame.relations import (
     selections,
     token_classes,
 )
+from imir_detect.frame.template import Template
 
 UNDIRECTED = torch.tensor([1, 0, 3, 2, -1])
 DIRECTED = torch.tensor([3, 4, -1, -1, -1])
@@ -236,6 +237,14 @@ LOOKUPS = {
     "three hops": (Lookup(hops=3), 11),
     "two hops closed": (Lookup(hops=2, closed=True), 11),
     "three hops closed": (Lookup(hops=3, closed=True), 13),
+    "one later": (Lookup(2, lag=1), 9),
+    "one later, back": (Lookup(-2, lag=1), 9),
+    "template": (Lookup(template=Template((0, 1), 3, 2)), 11),
+    "template of two": (Lookup(2, template=Template((0,), 2, 1)), 9),
+    "template, one later": (Lookup(2, lag=1, template=Template((0, 1), 3, 1)), 11),
+    "template, one later, back": (Lookup(-2, lag=1, template=Template((0, 1), 3, 0)), 11),
+    "template, prefix": (Lookup(prefix=2, template=Template((0, 1, 8), 3, 1)), 13),
+    "template, some allowed": (Lookup(template=Template((0, 1), 3, 0, ((0,), (1,), (0, 1)))), 12),
 }
 
 
@@ -253,7 +262,8 @@ def lookup(name: str) -> Callable[[], Any]:
         placed = matching_contexts(
             24, length, WORDS, asked_for, cells=cells, generator=generator(3)
         )
-        shortest = matching_contexts(12, asked_for.least, WORDS, asked_for, generator=generator(4))
+        least = next(n for n in range(asked_for.least, 20) if asked_for.cells(n).any())
+        shortest = matching_contexts(12, least, WORDS, asked_for, generator=generator(4))
         few = matching_contexts(
             8, length, WORDS, asked_for, asked=WORDS[:1], generator=generator(5)
         )
@@ -273,6 +283,12 @@ def lookup(name: str) -> Callable[[], Any]:
             "few asked": few,
             "without": without_match(full, asked_for, generator=generator(6)),
             "without, asked": without_match(some, asked_for, generator=generator(7)),
+            "one by one": [
+                without_match(
+                    full.select(torch.tensor([i])), asked_for, generator=generator(9)
+                ).tokens
+                for i in range(min(4, len(full)))
+            ],
             "of none": without_match(
                 full.select(torch.zeros(len(full), dtype=torch.bool)),
                 asked_for,
@@ -286,6 +302,26 @@ def lookup(name: str) -> Callable[[], Any]:
         }
 
     return answer
+
+
+def templates() -> Any:
+    some = [
+        Template((0, 1), 2, 1),
+        Template((5, 3, 8), 4, 0),
+        Template((2,), 3, 2),
+        Template((0, 1), 2, 0, ((0,), (1,))),
+    ]
+    tokens = matching_contexts(7, 9, WORDS, generator=generator()).tokens
+    said_by = torch.tensor([3, 8, 5, 3, 8])
+    return {
+        "words": [str(t) for t in some],
+        "places": [t.places(n) for t in some for n in (1, 5, 9)],
+        "rest": [t.rest(WORDS) for t in some],
+        "written": [t.write(tokens, generator=generator(k)) for k, t in enumerate(some)],
+        "another": some[1].another(said_by, generator=generator(5)),
+        "of two": some[0].another(torch.tensor([0, 1, 1]), generator=generator(5)),
+        "unchanged": tokens,
+    }
 
 
 def lookup_errors() -> Any:
@@ -320,12 +356,13 @@ def relation_matrices() -> Any:
     relations = {"undirected": UNDIRECTED, "directed": DIRECTED, "nobody": nobody}
     return {
         **{
-            f"{name}, {how}": {str(s): m for s, m in selections(r, 3, **options).items()}
+            f"{name}, {how}": {f"{s.space} {s}": m for s, m in selections(r, 3, **options).items()}
             for name, r in relations.items()
             for how, options in settings.items()
         },
         **{f"classes, {name}": token_classes(r) for name, r in relations.items()},
         **{f"directed, {name}": is_directed(r) for name, r in relations.items()},
+        "directed to 0": [is_directed(torch.tensor(r)) for r in ([-1, 0, -1], [1, 0], [0, -1])],
         **{f"centre, {name}": centre(r, 3) for name, r in relations.items()},
         "centre, at once": centre(UNDIRECTED, 3, by_class=False),
         "both": said(lambda: token_classes(torch.tensor([1, 2, -1]))),
@@ -346,5 +383,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "contexts, selected": selected,
     **{f"lookups, {name}": lookup(name) for name in LOOKUPS},
     "lookups, errors": lookup_errors,
+    "template": templates,
     "relations": relation_matrices,
 }

@@ -7,19 +7,29 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from recorded_circuits import associating, given, probe_of, seen
-from small_models import MATCH, PREVIOUS, VOCAB, Job, S, planted, random_weights
+from recorded_parts import probe_of, seen
+from recorded_relation import PAIRS, associating, given
+from small_models import MATCH, PREVIOUS, VOCAB, Job, S, Slots, planted, random_weights
 
-from imir_detect.circuits import asking, find_circuits, in_context, smallest, verdict
+from imir_detect.circuits import (
+    asking,
+    association,
+    find_circuits,
+    in_context,
+    separators,
+    smallest,
+    verdict,
+)
 from imir_detect.circuits.core import Circuit, Coverage
 from imir_detect.circuits.graph_induction import graph_induction
 from imir_detect.circuits.heads import head_table
 from imir_detect.circuits.matched import observe
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
-from imir_detect.circuits.relation import Relation, estimate_relation
+from imir_detect.circuits.relation import Relation, directly_paired, estimate_relation
 from imir_detect.coordinates.pathsum import EMBED, OUTPUT, Edge
 from imir_detect.frame.lookups import INDUCTION, Lookup
+from imir_detect.frame.template import Template
 from imir_detect.weights.model import ModelWeights
 
 NOBODY = Relation(torch.full((VOCAB,), -1), False)
@@ -53,6 +63,7 @@ MODELS: dict[str, Callable[[], ModelWeights]] = {
         MATCH,
     ),
     "two copiers": lambda: planted(PREVIOUS, MATCH, MATCH._replace(head=1, gain=0.6)),
+    "faint copier": lambda: planted(PREVIOUS, MATCH, MATCH._replace(head=1, gain=0.03)),
     "skip": lambda: planted(PREVIOUS._replace(back=2), MATCH),
     "pointer": lambda: planted(
         Job(0, 0, S.token, S.token, (S.position, S.first), sharp=8.0),
@@ -75,7 +86,19 @@ MODELS: dict[str, Callable[[], ModelWeights]] = {
     "fixed copy": lambda: planted(PREVIOUS._replace(moves=(S.token, S.logit))),
     "nothing": lambda: planted(),
     "with MLPs": lambda: with_mlps(),
+    "separated": lambda: separated(),
 }
+
+
+def separated() -> ModelWeights:
+    """At any place, L1H0 looks two behind an earlier copy of the token before the query. Tokens 7
+    and 8 are never said."""
+    weights = planted(
+        *sharp(PREVIOUS, SECOND), Job(1, 0, S.first, S.second, (S.token, S.logit)), noise=0.02
+    )
+    weights.W_U[:, 7:] = 0.0
+    weights.b_U[7:] -= 3.0
+    return weights
 
 
 def with_mlps() -> ModelWeights:
@@ -88,6 +111,66 @@ def search(name: str) -> Callable[[], Any]:
     def answer() -> Any:
         asked = probe_of(MODELS[name](), 64, seed=1)
         return find_circuits(asked, NOBODY, Patterns.take(asked))
+
+    return answer
+
+
+def of_chance(seed: int) -> Callable[[], Any]:
+    """Two to four jobs of random sharpness and gain, some noise and now and then a few pairs: no
+    number is near a round one, and much is half done."""
+
+    def answer() -> Any:
+        g = torch.Generator().manual_seed(seed)
+
+        def between(low: float, high: float) -> float:
+            return low + (high - low) * float(torch.rand((), generator=g, dtype=torch.float64))
+
+        choice = (
+            PREVIOUS, SECOND, PREVIOUS._replace(head=1, moves=(S.token, S.logit)), MATCH,
+            MATCH._replace(head=1), MATCH._replace(key=S.second), Job(0, 1, S.token, S.token),
+            Job(1, 1, S.token, S.token, (S.first, S.logit)),
+        )  # fmt: skip
+        order = torch.randperm(len(choice), generator=g)[: 2 + seed % 3].tolist()
+        jobs = [
+            choice[i]._replace(sharp=between(3.0, 9.0), gain=between(-0.5, 1.5))
+            for i in ([0, 3, *order] if seed % 2 else order)
+        ]
+        pairs = PAIRS if seed % 4 == 3 else None
+        weights = planted(
+            *jobs, noise=between(0.02, 0.12), pairs=pairs, gain=between(0.3, 1.5), seed=seed
+        )
+        asked = probe_of(weights, 48, seed=seed)
+        relation = estimate_relation(asked)
+        patterns = Patterns.take(asked)
+        found = find_circuits(asked, relation, patterns)
+        return {
+            "found": found,
+            "heads": head_table(asked, patterns, relation, found.circuits),
+            "partner": relation.partner,
+        }
+
+    return answer
+
+
+def related_by_chance(seed: int) -> Callable[[], Any]:
+    """A random relation, some partners shared, some pairs mutual, each of its own strength."""
+
+    def answer() -> Any:
+        g = torch.Generator().manual_seed(seed)
+        size = 14
+        partner = torch.randint(size, (size,), generator=g)
+        partner[:6] = torch.tensor([1, 0, 3, 2, 13, 13]) if seed % 2 else partner[:6]
+        named = torch.rand(size, generator=g) < 0.7
+        weights = planted(noise=0.03 + 0.01 * seed, size=size, seed=seed)
+        nats = 0.4 + 1.6 * torch.rand(size, generator=g, dtype=torch.float64)
+        logit = Slots(size).logit.start
+        for token in named.nonzero()[:, 0].tolist():
+            to = int(partner[token])
+            weights.W_U[token, to] += nats[token]
+            weights.W_V[0, 1, token, token] += 1.0
+            weights.W_O[0, 1, token, logit + to] += nats[-1 - token]
+        asked = probe_of(weights, 48, seed=seed)
+        return [estimate_relation(asked), directly_paired(asked)]
 
     return answer
 
@@ -106,7 +189,41 @@ def search_with_relation(how: str, estimated: bool) -> Callable[[], Any]:
     return answer
 
 
-SMALLEST = ("induction", "two copiers", "pointer", "backward", "two hops", "long prefix")
+SMALLEST = (
+    "induction",
+    "two copiers",
+    "faint copier",
+    "pointer",
+    "backward",
+    "two hops",
+    "long prefix",
+)
+
+
+def noisy(kind: str) -> Callable[[], Any]:
+    """Models that answer now and then, by many paths: shares, stops and choices all matter."""
+
+    def answer() -> Any:
+        found = []
+        for seed in range(6):
+            noise = 0.12 + 0.03 * seed
+            if kind == "induction":
+                weights = planted(PREVIOUS, MATCH, noise=noise, seed=seed)
+                asked = probe_of(weights, 64)
+                got = observe(asked, INDUCTION, None, stream=seed, n=64)
+                found.append(smallest.smallest_that_answers(asked, got))
+            else:
+                weights = planted(pairs=PAIRS, gain=0.3 + 0.1 * seed, noise=noise, seed=seed)
+                for token, partner in PAIRS.items():
+                    weights.W_V[0, 1, token, token] += 1.0
+                    weights.W_O[0, 1, token, S.logit.start + partner] += 0.8
+                    weights.W_V[1, 0, token, token] += 1.0
+                    weights.W_O[1, 0, token, S.logit.start + partner] += 0.2
+                asked = probe_of(weights, 64)
+                found.append(association.find_in_weights(asked, given()))
+        return found
+
+    return answer
 
 
 def smallest_set(name: str) -> Callable[[], Any]:
@@ -141,6 +258,9 @@ def lookups_asked() -> Any:
                 str(lookup) for lookup in in_context._lookups(asked, Patterns.take(asked))
             ]
     deep = replace(probe_of(random_weights(layers=5, context=26, vocab=30, heads=1)), context=26)
+    asked_for = [Lookup(k) for k in (-1, 0, 1, 2)] + [Lookup(hops=2), Lookup(prefix=2)]
+    asked_for += [Lookup(2, lag=1), Lookup(template=Template((7, 8), 3, 1))]
+    found["matched"] = [in_context._matched_heads(lookup) for lookup in asked_for]
     found["five layers"] = [str(x) for x in in_context._lookups(deep, Patterns.take(deep))]
     return found
 
@@ -170,13 +290,89 @@ def streams_asked() -> Any:
     return found
 
 
+def separators_found() -> Any:
+    found: dict[str, Any] = {}
+    for name in ("separated", "induction"):
+        asked = probe_of(MODELS[name](), 48)
+        unsaid = separators.unsaid_tokens(asked, NOBODY)
+        given = torch.tensor([7, 8])
+        found[name] = {
+            "unsaid": unsaid,
+            "named": separators.unsaid_tokens(asked, Relation(torch.arange(VOCAB), False)),
+            "short": separators.unsaid_tokens(replace(asked, context=2), NOBODY),
+            "three": separators.unsaid_tokens(replace(asked, context=3), NOBODY),
+            "some words": separators.unsaid_tokens(
+                replace(asked, vocabulary=torch.arange(3, 9), context=6), NOBODY
+            ),
+            "lookups": separators.separated_lookups(asked, unsaid),
+            "lookups, given": separators.separated_lookups(asked, given),
+            "lookups, one": separators.separated_lookups(asked, given[:1]),
+            "forms": [[str(x) for x in separators._forms(asked, s)] for s in ((7,), (7, 8))],
+        }
+        lookup = Lookup(2, lag=1, template=Template((7, 8), 3, 1))
+        contexts = separators._contexts(asked, lookup, 200)
+        right = separators._answered(asked, contexts)
+        first = (contexts.tokens[:, 1] == 7).double() * right
+        found[f"{name}, shares"] = [
+            separators._share(r, contexts) for r in (right, first, 0 * right, right.roll(1))
+        ]
+        seven = (contexts.tokens[:, 1] == 7).double()
+        luck = torch.rand(
+            len(contexts), dtype=torch.float64, generator=torch.Generator().manual_seed(9)
+        )
+        chances = [seven * a + (1 - seven) * (a - 0.05 * k) for a in (0.5, 0.9) for k in range(9)]
+        found[f"{name}, refined"] = [
+            separators._refined(Template((7, 8), 3, 1), contexts, r)
+            for r in (right, first, *((luck < c).double() for c in chances))
+        ]
+    return found
+
+
+def classes_asked() -> Any:
+    """Tokens of two classes, answered within each and hardly across."""
+    size, n = 24, 900
+    g = torch.Generator().manual_seed(3)
+    query, wanted = (torch.randint(size, (n,), generator=g) for _ in range(2))
+    luck = torch.rand(n, dtype=torch.float64, generator=g)
+    keep = torch.ones(size, dtype=torch.bool)
+    keep[5] = False
+    first, second = query < 12, wanted < 12
+    found = {}
+    for name, (a, b, across) in {
+        "first": (0.9, 0.7, 0.1),
+        "second": (0.6, 0.9, 0.1),
+        "level": (0.8, 0.8, 0.35),
+        "one class": (0.8, 0.8, 0.7),
+        "half": (0.8, 0.4, 0.15),
+        "more than half": (0.8, 0.4, 0.3),
+    }.items():
+        chance = torch.where(first & second, a, torch.where(~first & ~second, b, across))
+        right = (luck < chance).double()
+        found[name] = [
+            asking._one_class(k, query, wanted, right)
+            for k in (keep, keep & (torch.arange(size) < 19), keep & (torch.arange(size) < 21))
+        ]
+    return found
+
+
 def tokens_asked() -> Any:
     """Which tokens are asked of, where a model answers for some of them only."""
     found: dict[str, Any] = {}
     weights = planted(PREVIOUS, MATCH, noise=0.02)
-    partial = replace(weights, W_U=weights.W_U.clone())
-    partial.W_U[S.logit, 5:] *= -1.0
-    for name, model in (("whole", weights), ("partial", partial)):
+    big = Slots(14)
+    jobs = (
+        Job(0, 0, big.position, big.position, (big.token, big.first), back=1, sharp=8.0),
+        Job(1, 0, big.token, big.first, (big.token, big.logit), sharp=8.0),
+    )
+    whole = planted(*jobs, noise=0.02, size=14)
+    partial = replace(whole, W_U=whole.W_U.clone())
+    partial.W_U[big.logit, 10:] *= -1.0  # these are no answers
+    weak = replace(whole, W_U=whole.W_U.clone())
+    weak.W_U[:, 1:] *= -1.0  # hardly any is
+    soft = replace(whole, W_U=whole.W_U.clone())
+    soft.W_U[big.logit, 11:] *= 0.75
+    models = {"small": weights, "whole": whole, "partial": partial, "weak": weak, "soft": soft}
+    for name, model in models.items():
         for samples in (24, 48):
             asked = probe_of(model, samples)
             found[f"{name}, {samples}"] = [
@@ -184,6 +380,8 @@ def tokens_asked() -> Any:
                 asking.answered_tokens(asked, torch.arange(1, 8)),
                 asking.answered_tokens(asked, torch.arange(3)),
                 asking.answered_tokens(asked, torch.arange(4)),
+                asking.answered_tokens(asked, torch.arange(2, min(12, model.vocab_size))),
+                asking.answered_tokens(asked, torch.arange(min(13, model.vocab_size))),
             ]
     partner = torch.full((VOCAB,), -1)
     partner[:4] = torch.tensor([1, 0, 3, 2])
@@ -242,6 +440,7 @@ def named_once() -> Any:
     got = seen("planted")
 
     def tried(lookup: Lookup, wins: float, by_match: float, circuit: Circuit | None) -> Any:
+        circuit = circuit and replace(circuit, lookup=lookup)
         answering = in_context.Answering(circuit, wins, by_match)
         return in_context._Tried(replace(got, lookup=lookup), answering, circuit)
 
@@ -254,6 +453,7 @@ def named_once() -> Any:
     closed = replace(hop, strength=0.9, hops=3)
     weak = replace(hop, strength=0.3)
     two, three = Lookup(hops=2), Lookup(hops=3, closed=True)
+    form, better = Template((7, 8), 3, 1), replace(skip, strength=0.75)
     runs = {
         "induction": {1: tried(INDUCTION, 0.7, 0.5, plain)},
         "skip and hop": {1: tried(Lookup(2), 0.7, 0.6, skip), 2: tried(two, 0.9, 0.8, hop)},
@@ -264,6 +464,12 @@ def named_once() -> Any:
             3: tried(Lookup(hops=2, closed=True), 0.5, 0.4, weak),
         },
         "none": {1: tried(INDUCTION, 0.3, 0.1, None)},
+        "separated": {
+            1: tried(Lookup(2), 0.5, 0.4, skip),
+            2: tried(Lookup(2, lag=1, template=form), 0.8, 0.7, better),
+            3: tried(Lookup(2, lag=1), 0.9, 0.6, skip),
+            4: tried(Lookup(2, template=form), 0.9, 0.9, better),
+        },
         "empty": {},
     }
     found: dict[str, Any] = {}
@@ -292,8 +498,13 @@ CASES: dict[str, Callable[[], Any]] = {
         for how in ("direct", "weak", "head")
         for estimated in (False, True)
     },
+    **{f"of chance, {seed}": of_chance(seed) for seed in range(16)},
+    **{f"related by chance, {seed}": related_by_chance(seed) for seed in range(16)},
     **{f"smallest, {name}": smallest_set(name) for name in SMALLEST},
+    **{f"noisy, {kind}": noisy(kind) for kind in ("induction", "association")},
     "streams": streams_asked,
+    "separators": separators_found,
+    "asking, classes": classes_asked,
     "in context, lookups": lookups_asked,
     "in context, once": named_once,
     "asking": tokens_asked,

@@ -94,15 +94,20 @@ def every_kind() -> dict[str, ModelWeights]:
 
 # -- planted: the residual stream is cut into slots, as in tests/planted.py ------------------------
 
-VOCAB, PLACES = 9, 9
+VOCAB = 9  # tokens, and places
 
 
-class S:
-    token = slice(0, VOCAB)
-    position = slice(VOCAB, 2 * VOCAB)
-    first = slice(2 * VOCAB, 3 * VOCAB)
-    second = slice(3 * VOCAB, 4 * VOCAB)
-    logit = slice(4 * VOCAB, 5 * VOCAB)
+class Slots:
+    """Where each slot lies."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.width = size, 5 * size
+        self.token, self.position, self.first, self.second, self.logit = (
+            slice(k * size, (k + 1) * size) for k in range(5)
+        )
+
+
+S = Slots(VOCAB)
 
 
 class Job(NamedTuple):
@@ -130,45 +135,47 @@ def planted(
     pairs: dict[int, int] | None = None,
     gain: float = 2.0,
     seed: int = 0,
+    size: int = VOCAB,
     **fields: Any,
 ) -> ModelWeights:
     """Heads that do what they are told, softly and with noise, so that no number is a round one.
     `pairs`: tokens whose partner the direct path names."""
-    width, heads = 5 * VOCAB, 2
+    slots, heads = Slots(size), 2
+    width = slots.width
 
     def draw(number: int, *shape: int) -> Tensor:
         return noise * normal(*shape, seed=1000 + 100 * seed + number)
 
     eye = torch.eye(width, dtype=F64)
-    W_Q, W_K, W_V = (draw(i, layers, heads, width, VOCAB) for i in (3, 4, 5))
-    W_O = draw(6, layers, heads, VOCAB, width)
+    W_Q, W_K, W_V = (draw(i, layers, heads, width, size) for i in (3, 4, 5))
+    W_O = draw(6, layers, heads, size, width)
     for job in jobs:
         at = job.layer, job.head
-        for i in range(VOCAB)[job.only]:
-            if 0 <= i - job.back < VOCAB:
+        for i in range(size)[job.only]:
+            if 0 <= i - job.back < size:
                 W_Q[at][job.query.start + i, i - job.back] += job.sharp
         for i in range(job.key.stop - job.key.start):
             W_K[at][job.key.start + i, i] += 1.0
         if job.moves is not None:
             source, target = job.moves
-            for i in range(VOCAB):
+            for i in range(size):
                 W_V[at][source.start + i, i] += 1.0
                 W_O[at][i, target.start + i] += job.gain
-    W_U = draw(10, width, VOCAB) + eye[:, S.logit]
+    W_U = draw(10, width, size) + eye[:, slots.logit]
     for token, partner in (pairs or {}).items():
         W_U[token, partner] += gain
     return ModelWeights(
-        W_E=draw(1, VOCAB, width) + eye[S.token],
-        W_pos=draw(2, PLACES, width) + eye[S.position],
+        W_E=draw(1, size, width) + eye[slots.token],
+        W_pos=draw(2, size, width) + eye[slots.position],
         W_Q=W_Q,
         W_K=W_K,
         W_V=W_V,
         W_O=W_O,
-        b_Q=draw(7, layers, heads, VOCAB),
-        b_K=draw(8, layers, heads, VOCAB),
+        b_Q=draw(7, layers, heads, size),
+        b_K=draw(8, layers, heads, size),
         b_O=draw(9, layers, width),
         W_U=W_U,
-        b_U=draw(11, VOCAB),
+        b_U=draw(11, size),
         scale=torch.ones(layers, dtype=F64),
         **fields,
     )
