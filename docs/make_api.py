@@ -32,6 +32,8 @@ MODULES = {
     "training.tracking": "Coordinates over training",
     "circuits.eliminate": "Algorithm 1",
     "circuits.causal_graph": "Latent causal graphs",
+    "theory.causal_reading": "Latent causal graphs from data",
+    "tasks.latent_graph": "Graphs of one's own",
     "weights.native": "Small models from a specification",
     "errors": "Errors",
 }
