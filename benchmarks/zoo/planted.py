@@ -161,16 +161,17 @@ def draw(rows: list[dict[str, Any]], noises: list[float], target: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    for kind in dict.fromkeys(row["kind"] for row in rows):
+    figure, axes = pyplot.subplots(figsize=(8, 4))
+    for number, kind in enumerate(dict.fromkeys(row["kind"] for row in rows)):
         shares = []
         for noise in noises:
             own = [r["found"] for r in rows if (r["kind"], r["noise"]) == (kind, noise)]
             shares.append(sum(own) / len(own))
-        axes.plot(noises, shares, marker="o", label=kind)
+        style = "o-" if number < 7 else "s--"  # colours would repeat
+        axes.plot(noises, shares, style, color=f"C{number % 7}", label=kind)
     axes.set_xlabel("noise, as a share of the planted norm")
     axes.set_ylabel("planted models read exactly")
-    axes.legend(fontsize=7, ncol=2)
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.tight_layout()
     figure.savefig(target, metadata={"Date": None})
 
