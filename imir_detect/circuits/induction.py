@@ -61,13 +61,16 @@ def ask_for_answers(
     lookup = first.lookup
     cells = cover(first.score, first.contexts, probe.context)
     cells &= lookup.cells(probe.context)
-    few = not cells.any() or _few_copies(lookup, cells)
-    if few and (lookup != INDUCTION or not cells.any()):
+    if not cells.any():
         return Answering(None, 0.0, 0.0)
+    if _few_copies(lookup, cells):
+        if lookup != INDUCTION:
+            return Answering(None, 0.0, 0.0)
+        return Answering(None, _share_won(probe, first, cells, asked, fill, guessing=True), 0.0)
     seen = observe(
         probe, lookup, asked, stream=40 + stream, n=probe.samples, cells=cells, fill=fill
     )
-    brings = not few and len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
+    brings = len(seen.contexts) >= FEWEST and _more_than_chance(seen.answer_lift)
     if lookup == INDUCTION:
         wins = _share_won(probe, first, cells, asked, fill, guessing=not brings)
     else:

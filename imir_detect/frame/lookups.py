@@ -54,6 +54,22 @@ class Lookup:
                 wanted="several hops (closed or not) or a prefix of 2, not both",
                 todo="change one of them",
             )
+        lagged = self.lag not in (0, 1) or (self.lag == 1 and not self.plain)
+        if lagged or (self.template is not None and self.hops > 1):
+            raise InvalidArgumentError(
+                "no contexts are drawn for this lookup",
+                got=f"lag={self.lag}, prefix={self.prefix}, hops={self.hops}"
+                + ("" if self.template is None else ", with separators"),
+                wanted="a lag of 1 without hops or a prefix, and separators without hops",
+                todo="change one of them",
+            )
+        if self.template is not None and self.prefix > 1 and len(self.template.separators) < 2:
+            raise InvalidArgumentError(
+                "a prefix of separators tells two copies apart",
+                got=f"{len(self.template.separators)} separator",
+                wanted="at least 2",
+                todo="add one, or ask without a prefix",
+            )
 
     @property
     def plain(self) -> bool:

@@ -1,10 +1,14 @@
 """Separators stand where a template says, and lookups with them tie together only other tokens."""
 
+import re
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.lookups import Lookup, matching_contexts, without_match
 from imir_detect.frame.template import Template
 
@@ -94,3 +98,19 @@ def test_only_what_a_lookup_speaks_of_repeats_and_separators_keep_their_places(
 def test_cells_by_hand(lookup: Lookup, cells: set[tuple[int, int]]) -> None:
     found = {tuple(pair) for pair in lookup.cells(8).nonzero().tolist()}
     assert found == cells
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"lag": 2}, "lag=2"),
+        ({"lag": -1}, "lag=-1"),
+        ({"lag": 1, "prefix": 2}, "lag=1, prefix=2, hops=1"),
+        ({"lag": 1, "hops": 2}, "lag=1, prefix=1, hops=2"),
+        ({"hops": 2, "template": Template((0, 1), 3, 0)}, "hops=2, with separators"),
+        ({"prefix": 2, "template": Template((4,), 3, 0)}, "got 1 separator; wanted at least 2"),
+    ],
+)
+def test_lookups_that_no_context_asks_are_refused(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(text)):
+        Lookup(**settings)
