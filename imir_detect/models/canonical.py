@@ -3,9 +3,11 @@
 The canonical four of the paper's section 6: a previous-token head, a match of the query, a match of
 what that found, and the read-out. The first token attends to itself alone in layer 0, so a match
 also finds it under its own name: alone, the four fail where the first block is the query's or the
-next one. Those exclude each other, so strong canonical units are right on exactly 1 - 2/n of the
-sequences (ties wrong), which is (1 - 1/n)^2 less 1/n^2. Two no-self-match units, which lower the
-attention to the position that shows the token itself, mend both.
+next one. Those exclude each other, so strong canonical units are right (ties wrong) on exactly
+1 - 2/n of the sequences if pi is one cycle. Where pi^2(q) = q, the first failure mostly gives the
+right answer all the same, which brings permutations without fixed points within 1 % of (1 - 1/n)^2:
+1 - 2/n + p (n - 2) / (n (n - 1)), p the chance of that. Two no-self-match units, which
+lower the attention to the position that shows the token itself, mend both.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
 """Sequences of k-hop induction, as integers: all that Algorithm 1's models are trained on.
 
-n items are drawn from the vocabulary and joined in one random cycle pi. The sequence holds the n
-blocks [x pi(x)] in random order and then one item q; the answer is pi applied `hops` times to q.
-Lexinvariant: items and cycle are drawn anew for every sequence. With a vocabulary below 2 n a
-shortcut over the absent tokens is learned instead, so it is refused.
+n items are drawn from the vocabulary and joined by a random permutation pi, one cycle if not said
+otherwise. The sequence holds the n blocks [x pi(x)] in random order and then one item q; the answer
+is pi applied `hops` times to q. Lexinvariant: items and pi are drawn anew for every sequence. With
+a vocabulary below 2 n a shortcut over the absent tokens is learned instead, so it is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 
 from imir_detect._typing import Int
 from imir_detect.errors import InvalidArgumentError
+
+Permutation = Literal["cycle", "derangement", "any"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class HopSequences:
     `query_never_first`: the query's block is not the first one. `spread`: blocks stand at
     random places, no two of them neighbours, so that "one back" never
     leaves a block and only distances inside a block carry meaning; else positions are
-    consecutive, and the token after an item's second showing misleads.
+    consecutive, and the token after an item's second showing misleads. `permutation`: pi is one
+    cycle of all items, any permutation without fixed points, or any at all, each equally likely.
 
     >>> HopSequences(n_items=4, vocab=8).length
     9
@@ -34,6 +38,7 @@ class HopSequences:
     hops: int = 2
     query_never_first: bool = False
     spread: bool = True
+    permutation: Permutation = "cycle"
 
     def __post_init__(self) -> None:
         if self.vocab < 2 * self.n_items or not 1 <= self.hops < self.n_items:
@@ -42,6 +47,13 @@ class HopSequences:
                 got=f"n_items={self.n_items}, vocab={self.vocab}, hops={self.hops}",
                 wanted="vocab of at least 2 n_items, 1 <= hops < n_items",
                 todo="raise vocab or n_items",
+            )
+        if self.permutation not in get_args(Permutation):
+            raise InvalidArgumentError(
+                "k-hop knows no such permutation",
+                got=repr(self.permutation),
+                wanted=" or ".join(map(repr, get_args(Permutation))),
+                todo="pass one of these",
             )
 
     @property
@@ -62,16 +74,17 @@ class HopSequences:
         def order(size: int) -> torch.Tensor:
             return torch.rand(n, size, generator=generator).argsort(1)
 
-        cycle = order(self.vocab)[:, : self.n_items]  # item i is followed by item i + 1
+        items = order(self.vocab)[:, : self.n_items]
         place = order(self.n_items)  # the block at place j starts with item place[j]
-        first = cycle.gather(1, place)
-        second = cycle.gather(1, (place + 1) % self.n_items)
         lowest = int(self.query_never_first)
+        after = self._successors(n, generator)
         asked = torch.randint(lowest, self.n_items, (n, 1), generator=generator)
-        item = place.gather(1, asked)
-        query = cycle.gather(1, item)
-        answer = cycle.gather(1, (item + self.hops) % self.n_items)[:, 0]
-        tokens = torch.cat([torch.stack([first, second], -1).flatten(1), query], 1)
+        query = found = place.gather(1, asked)
+        for _ in range(self.hops):
+            found = after.gather(1, found)
+        blocks = torch.stack([place, after.gather(1, place)], -1).flatten(1)
+        tokens = items.gather(1, torch.cat([blocks, query], 1))
+        answer = items.gather(1, found)[:, 0]
         if not self.spread:
             return tokens, answer, None
         # Sorted distinct starts of n + 1 blocks, each with two positions to itself and one empty;
@@ -81,3 +94,14 @@ class HopSequences:
         starts = (free + 2 * torch.arange(count)).gather(1, order(count))
         places = starts.repeat_interleave(2, 1)[:, : self.length] + torch.arange(self.length) % 2
         return tokens, answer, places
+
+    def _successors(self, n: int, generator: torch.Generator) -> Int[torch.Tensor, "n item"]:
+        """pi of every sequence, on the items' numbers; fixed points are drawn again."""
+        own = torch.arange(self.n_items).expand(n, -1)
+        if self.permutation == "cycle":
+            return (own + 1) % self.n_items
+        after = torch.rand(n, self.n_items, generator=generator).argsort(1)
+        while self.permutation == "derangement" and bool((fixed := (after == own).any(1)).any()):
+            again = torch.rand(int(fixed.sum()), self.n_items, generator=generator).argsort(1)
+            after[fixed] = again
+        return after

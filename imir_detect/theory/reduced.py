@@ -21,7 +21,7 @@ from torch import Tensor
 
 from imir_detect._typing import Float, Int
 from imir_detect.frame.basis import Coefficients, Frame
-from imir_detect.frame.names import ASSOCIATION, SHIFT_1, TOKEN_IDENTITY
+from imir_detect.frame.names import ASSOCIATION, SHIFT_1, TOKEN_IDENTITY, Selection
 from imir_detect.linalg import DTYPE
 from imir_detect.tasks.base import Batch
 
@@ -102,30 +102,33 @@ def gradient(point: Reduced, batch: Batch, relation: Int[Tensor, " vocab"]) -> T
     return found
 
 
-def norms(frame: Frame) -> Mapping[str, float]:
+def norms(frame: Frame, *, shift: Selection = SHIFT_1) -> Mapping[str, float]:
     """Frobenius norm of each coordinate's direction: {"alpha", "beta", "gamma", "delta"}.
 
-    Steepest descent in weights moves a coordinate by its gradient over the squared norm.
+    Steepest descent in weights moves a coordinate by its gradient over the squared norm. `shift`:
+    what stands for one back, on a ring `frame.relations.cycle(1)`.
     """
     x = frame.embedding
-    chosen = (SHIFT_1, TOKEN_IDENTITY, TOKEN_IDENTITY, ASSOCIATION)
+    chosen = (shift, TOKEN_IDENTITY, TOKEN_IDENTITY, ASSOCIATION)
     return {
         name: float((x.T @ frame.selections[s] @ x).norm()) if s in frame.selections else 0.0
         for name, s in zip(NAMES, chosen, strict=True)
     }
 
 
-def coefficients(point: Reduced, frame: Frame, zero: Coefficients) -> Coefficients:
+def coefficients(
+    point: Reduced, frame: Frame, zero: Coefficients, *, shift: Selection = SHIFT_1
+) -> Coefficients:
     """The four coordinates as coefficients of a two-layer frame, all others as in `zero`.
 
     Layer 1's head 0 matches, with the key read through each head of layer 0, and the output copies
-    through that head; beta_h stands on the path of head h.
+    through that head; beta_h stands on the path of head h. `shift`: as in `norms`.
     """
     names = list(frame.selections)
     heads = len(point.alpha)
     first, second = (a.clone() for a in zero.attention)
     output = zero.output.clone()
-    first[:heads, names.index(SHIFT_1), 0, 0] = point.alpha.to(first.dtype)
+    first[:heads, names.index(shift), 0, 0] = point.alpha.to(first.dtype)
     second[0, names.index(TOKEN_IDENTITY), 0, 1 : heads + 1] = point.beta.to(second.dtype)
     copying = frame.n_heads + 1  # the path through layer 1's head 0 alone
     output[frame.output_selections.index(TOKEN_IDENTITY), copying] = point.gamma.to(output.dtype)

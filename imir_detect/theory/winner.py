@@ -21,11 +21,12 @@ from imir_detect._typing import Float, Int
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.frame.names import TOKEN_IDENTITY
 from imir_detect.frame.relations import cycle, selections
+from imir_detect.models.coordinates import zeros
 from imir_detect.models.idealised import IdealisedModel, idealised
 from imir_detect.tasks.base import Task
 from imir_detect.tasks.recall import AssociativeRecall
 from imir_detect.theory.assumptions import require
-from imir_detect.theory.reduced import Reduced, gradient
+from imir_detect.theory.reduced import Reduced, coefficients, gradient
 from imir_detect.theory.ring import ring_positions
 
 PREDICTORS = ("alpha", "beta", "alpha + beta")
@@ -121,29 +122,40 @@ def race_weights(
     *,
     heads: int,
     scale: float = 0.5,
+    noise: float | None = None,
     rate: float = 10.0,
     steps: int = 600,
     batch: int = 128,
     seed: int = 0,
 ) -> Race:
-    """The full idealised model from W ~ N(0, scale^2), by descent on all weights.
+    """The full idealised model, by descent on all weights, from W ~ N(0, scale^2).
+
+    With `noise`, it starts as the coordinate model does instead: alpha, beta ~ N(0, scale^2) on
+    their directions, gamma 0.1, and on every weight N(0, noise^2) besides.
 
     Positions lie on a ring (`theory.ring`), so that every entry of M counts alike. Layer 0 has
     `heads` trained heads; of layer 1 one is trained and the others stay at zero.
     """
     recall = _checked(task)
     places = 2 * recall.n_blocks + 4
+    drawn = scale if noise is None else noise
     model = idealised(
-        recall.vocab_size, places, 2, heads, scale=scale, seed=seed, dtype=torch.float32
+        recall.vocab_size, places, 2, heads, scale=drawn, seed=seed, dtype=torch.float32
     )
-    second = model.attention[1].clone()
-    second[1:] = 0.0
-    small = 0.1 * model.output / scale  # the read-out starts small: it is not what is raced
-    model = model.with_weights((model.attention[0], second), small)
     chosen = selections(recall.relation, places, per_class=False)
     frame = model.frame(chosen)
     names = list(chosen)
     shift, match = names.index(cycle(1)), names.index(TOKEN_IDENTITY)
+    first, second = model.attention[0], model.attention[1].clone()
+    second[1:] = 0.0
+    small = 0.1 * model.output / drawn  # the read-out starts small: it is not what is raced
+    if noise is not None:
+        g = torch.Generator().manual_seed(seed)
+        pairs = scale * torch.randn(2, heads, generator=g, dtype=torch.float64)
+        begin = Reduced.of(pairs[0], pairs[1], 0.1)
+        planted, reading = frame.rebuild(coefficients(begin, frame, zeros(frame), shift=cycle(1)))
+        first, second, small = first + planted[0], second + planted[1], small + reading
+    model = model.with_weights((first.float(), second.float()), small.float())
     weights = (float(chosen[cycle(1)].norm()), float(chosen[TOKEN_IDENTITY].norm()))
 
     def read(now: IdealisedModel) -> tuple[Tensor, Tensor]:

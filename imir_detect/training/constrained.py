@@ -3,7 +3,9 @@
 The lottery ticket of the paper (section 5): the four coordinates alone follow the full model. To
 compare like with like, `descent` is plain gradient descent in weight space for both: restricted to
 chosen directions it moves the coefficients by G^-1 times their gradient, G the directions' Gram
-matrix, which is the orthogonal projection of the full step onto their span.
+matrix, which is the orthogonal projection of the full step onto their span. `normalised` is descent
+in what is trained itself, by steps of a given length: the path of a small start's gradient flow,
+walked at a steady pace, so that plateaus cost little and few coordinates grow.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,14 +27,16 @@ from imir_detect.models.idealised import IdealisedModel
 from imir_detect.progress import bar
 from imir_detect.training.curves import Row, Sample
 
-Optimiser = Literal["adam", "descent"]
+Optimiser = Literal["adam", "descent", "normalised"]
+TINY = 1e-12  # a gradient below this is no direction
 Watch = Callable[[Coefficients], dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to train. `rate` warms up over 50 steps (Adam only) and falls to zero over `tail`.
+    """How to train. `rate` falls to zero over `tail`, after 50 steps of warm-up with Adam.
 
+    With "descent" it is constant; with "normalised" it is the length of a step.
     `penalty`: L1 on the coefficients, from step `penalty_from` on (coordinate training only).
     """
 
@@ -47,11 +51,11 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.optimiser not in ("adam", "descent") or min(self.steps, self.batch) < 1:
+        if self.optimiser not in get_args(Optimiser) or min(self.steps, self.batch) < 1:
             raise InvalidArgumentError(
                 "this plan cannot run",
                 got=f"optimiser={self.optimiser!r}, steps={self.steps}, batch={self.batch}",
-                wanted="'adam' or 'descent', at least one step of at least one sequence",
+                wanted="'adam', 'descent' or 'normalised', at least one step and sequence",
                 todo="mend the plan",
             )
 
@@ -59,7 +63,8 @@ class Plan:
         if self.optimiser == "descent":
             return self.rate
         left = (self.steps - step) / max(1.0, self.tail * self.steps)
-        return self.rate * min(1.0, (step + 1) / 50, left)
+        warm = 1.0 if self.optimiser == "normalised" else (step + 1) / 50
+        return self.rate * min(1.0, warm, left)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def train_coordinates(
         flat = flat * mask
     flat.requires_grad_()
     adam = torch.optim.Adam([flat]) if plan.optimiser == "adam" else None
-    inverse = None if adam else _inverse_grams(frame, start, chosen)
+    inverse = _inverse_grams(frame, start, chosen) if plan.optimiser == "descent" else None
     generator = torch.Generator().manual_seed(plan.seed)
     history: list[Row] = []
     for step in bar(range(plan.steps), what="training"):
@@ -118,6 +123,8 @@ def train_coordinates(
                 adam.step()
             elif inverse is not None:
                 flat -= plan.rate_at(step) * _precondition(start.like(gradient), inverse)
+            else:
+                flat -= plan.rate_at(step) * _unit([gradient])[0]
     return CoordinateRun(start.like(flat.detach().clone()), history)
 
 
@@ -151,6 +158,8 @@ def train_weights(
             gradients = project(gradients)
         if frozen is not None:
             frozen(gradients)
+        if plan.optimiser == "normalised":
+            gradients = _unit(gradients)
         if step % plan.record_every == 0 or step + 1 == plan.steps:
             now = None
             if frame is not None and watch is not None:
@@ -166,6 +175,12 @@ def train_weights(
             adam.param_groups[0]["lr"] = plan.rate_at(step)
             adam.step()
     return WeightRun(model.with_weights(*_detached(leaves)), history)
+
+
+def _unit(gradients: list[Tensor]) -> list[Tensor]:
+    """The same direction, length 1 over all of them; nothing where the gradient is nothing."""
+    length = torch.stack([g.norm() for g in gradients]).norm()
+    return [g / length.clamp(min=TINY) for g in gradients]
 
 
 def _detached(leaves: list[Tensor]) -> tuple[tuple[Tensor, ...], Tensor]:

@@ -17,8 +17,8 @@ from imir_detect.models.idealised import idealised
 from imir_detect.models.objective import CoordinateObjective
 
 
-def case(layers: int, n: int, count: int, seed: int = 0):
-    hop = HopSequences(n, 2 * n)
+def case(layers: int, n: int, count: int, seed: int = 0, **knobs):
+    hop = HopSequences(n, 2 * n, **knobs)
     model = idealised(hop.vocab, hop.n_positions, layers)
     lexinvariant = torch.full((hop.vocab,), -1)
     frame = model.frame(selections(lexinvariant, hop.n_positions, shifts=1, per_class=False))
@@ -31,6 +31,18 @@ def test_alone_it_fails_exactly_where_the_first_block_misleads(layers, n) -> Non
     frame, data = case(layers, n, 3000)
     accuracy = co.accuracy(co.logits(two_hop(frame), data), data.answers)
     assert accuracy == pytest.approx(1 - 2 / n, abs=0.03)  # three standard errors
+
+
+@pytest.mark.parametrize(
+    ("permutation", "rate"),
+    # n = 4: two steps lead back in a third of the derangements, in a quarter of all permutations
+    # (and one step in another quarter); not where the block that does so comes second.
+    [("derangement", 1 / 2 + 1 / 4 * 1 / 3 * 2 / 3), ("any", 1 / 2 + 2 / 16 + 1 / 16 * 2 / 3)],
+)
+def test_two_cycles_and_fixed_points_forgive_a_misleading_first_block(permutation, rate) -> None:
+    frame, data = case(3, 4, 4000, permutation=permutation)
+    accuracy = co.accuracy(co.logits(two_hop(frame), data), data.answers)
+    assert accuracy == pytest.approx(rate, abs=0.025)  # three standard errors
 
 
 @pytest.mark.parametrize("n", [4, 6])

@@ -134,3 +134,15 @@ def test_spread_blocks_are_never_neighbours() -> None:
 def test_a_vocabulary_that_teaches_a_shortcut_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="needs spare tokens"):
         HopSequences(n_items=6, vocab=11)
+
+
+def test_permutations_are_what_they_are_called() -> None:
+    def points(permutation) -> torch.Tensor:
+        hop = HopSequences(4, 8, hops=1, permutation=permutation)
+        tokens, _, _ = hop.sample(3000, torch.Generator().manual_seed(1))
+        return (tokens[:, 0:8:2] == tokens[:, 1:8:2]).sum(1)
+
+    assert int(points("cycle").max()) == int(points("derangement").max()) == 0
+    assert float(points("any").double().mean()) == pytest.approx(1.0, abs=0.06)  # one on average
+    with pytest.raises(InvalidArgumentError, match="no such permutation; got 'shuffle'"):
+        HopSequences(4, 8, permutation="shuffle")  # type: ignore[arg-type]

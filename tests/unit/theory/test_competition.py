@@ -28,7 +28,8 @@ def test_labels_by_hand() -> None:
         "none",
     ]
     rows = ({"step": 0.0, "icl": 0.8, "iwl": 0.0}, {"step": 1.0, "icl": 0.35, "iwl": 1.0})
-    assert Outcome(rows).transience == pytest.approx(0.45)
+    assert Outcome(rows).lost("icl") == pytest.approx(0.45)
+    assert Outcome(rows).lost("iwl") == 0.0
     assert Outcome(rows).on_border
     assert not Outcome(rows[:1]).on_border
 
@@ -43,12 +44,15 @@ def test_rare_tokens_alone_make_icl_and_an_absent_answer_makes_iwl(outcome) -> N
 
 def test_the_history_starts_untrained_and_ends_at_the_last_step() -> None:
     found = predicted_outcome(AssociativeRecall(rare_frequency=1.0, **KNOBS), SHORT)
-    assert [row["step"] for row in found.history] == [0.0, 200.0, 400.0]
+    # 1.4 times 400 steps, recorded every 200 and at the end.
+    assert [row["step"] for row in found.history] == [0.0, 200.0, 400.0, 560.0]
     assert found.history[0]["iwl"] == 0.0
 
 
 def test_guards() -> None:
     with pytest.raises(InvalidArgumentError, match="this course cannot run"):
         Course(steps=0)
+    with pytest.raises(InvalidArgumentError, match=r"got .*stretch=0.9"):
+        Course(stretch=0.9)
     with pytest.raises(InvalidArgumentError, match=r"competition.*got directed=True"):
         predicted_outcome(AssociativeRecall(directed=True))

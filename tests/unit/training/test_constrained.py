@@ -81,6 +81,21 @@ def test_adam_learns_one_hop_and_records_it() -> None:
     assert watch["first"] == 4.0
 
 
+def test_normalised_descent_takes_steps_of_a_given_length() -> None:
+    model, frame, start = setting("none")
+    plan = Plan(1, 0.25, "normalised", batch=8, tail=0.0)
+    moved = train_coordinates(frame, HOP.sample, plan, start=start).coefficients.flat()
+    step = moved - start.flat()
+    assert float(step.norm()) == pytest.approx(0.25)
+    slow = Plan(1, 1e-3, "normalised", batch=8, tail=0.0)
+    small = train_coordinates(frame, HOP.sample, slow, start=start).coefficients.flat()
+    assert torch.allclose((small - start.flat()) / 1e-3, step / 0.25)  # one direction
+    found = train_weights(model, HOP.sample, plan).model
+    pairs = zip(found.parameters(), model.parameters(), strict=True)
+    length = torch.stack([(a - b).norm() for a, b in pairs]).norm()
+    assert float(length) == pytest.approx(0.25)
+
+
 def test_frozen_gradients_keep_their_weights() -> None:
     model, _, _ = setting("none")
 
