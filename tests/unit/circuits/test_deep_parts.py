@@ -14,10 +14,10 @@ from torch import Tensor
 
 from imir_detect.circuits.core import Circuit, Coverage
 from imir_detect.circuits.deep import (
-    _copies,
     _fixed_places,
     _in_weights,
     _matching,
+    copies,
     deep_circuits,
 )
 from imir_detect.circuits.deep_feeders import fed, wished_key, wished_query, wished_value
@@ -172,13 +172,13 @@ def copying(sign: float, layers: int = 3) -> Deep:
 
 def test_the_nats_of_a_copy_by_hand() -> None:
     # Eight of the ten tokens pass a head of width 8: 4 / 2 nats on the diagonal, 0 elsewhere.
-    margin, z = _copies(copying(1.0), (1, 0))
+    margin, z = copies(copying(1.0), (1, 0))
     own = torch.tensor([2.0] * 8 + [0.0] * 2, dtype=F64)
     assert margin == pytest.approx(0.6 * float(own.mean()))
     assert z == pytest.approx(float(own.mean() / own.std()) * math.sqrt(10))
     other = copying(1.0)
     cut = replace(other.weights, W_U=other.weights.W_U[:, :5], b_U=other.weights.b_U[:5])
-    assert _copies(replace(other, weights=cut), (1, 0)) == (0.0, 0.0)
+    assert copies(replace(other, weights=cut), (1, 0)) == (0.0, 0.0)
 
 
 def test_copying_behind_the_copy_is_induction_and_its_negative_is_suppression() -> None:
