@@ -33,12 +33,12 @@ def with_hops(circuits: tuple[Circuit, ...], deep: Deep) -> tuple[Circuit, ...]:
 def hop_circuit(deep: Deep) -> Circuit | None:
     """The circuit of two hops; None where no query is led by a first match, or where the model
     hardly ever says the token two places behind."""
+    strength = answered_twice(deep)
+    if strength < ATTENDS:
+        return None
     heads = tuple(deep.weights.heads)
     first = {head for head in heads if deep.lift(head, 1) > LOOKS}
     looking = tuple(head for head in heads if first and _looks_twice(deep, head))
-    strength = answered_twice(deep)
-    if not looking or strength < ATTENDS:
-        return None
     match, moved = fed(deep, looking, hops=2)
     led = {
         head: {e.source for e in leading(match[head]) if e.port == "Q" and e.source in first}
