@@ -9,6 +9,9 @@ works, with a head that has a role, with a relation, and with a label other than
 kinds seen. Rows already in the file are kept, so that a killed run goes on. Contexts have 12
 positions, for time (`--context`). `--seed`: the first of the `--seeds`; a test that was mended with
 some of them in sight is measured on others. `--quick`: two seeds.
+
+`results/fresh_families.csv` is of `--seed 5000`. Of the seeds from 0, seen before the relation's
+test was mended, one OLMo had an association.
 """
 
 from __future__ import annotations
