@@ -10,14 +10,15 @@ identity is never R.
 
 Where part and rest agree for more tokens than chance allows, the tokens in question show at which
 places of the context the model answers. There, on contexts drawn anew, they must agree beyond doubt
-(one fresh model in a thousand passes the first test, and training sharpens what stands at the
-places that it asked about). Then each token's partner is read, and it counts when its entry
-beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
-spread, median), contexts drawn anew name it again, and two parts name it too, or the pair is
-mutual, or its entry is clear and no other token names that partner. Where MLPs write the
-association the parts miss it; clear mutual pairs over many tokens then stand in for the first step.
-(Mutual alone says nothing where embedding and unembedding are tied: in a symmetric table of random
-entries half of the tokens are.)
+(one fresh model in a thousand may pass the first test, and training sharpens what stands at the
+places that it asked about). Tokens that either names clearly are counted apart as well: in a fresh
+model an entry that leads its row by far is no likelier to be named twice. Then each token's partner
+is read, and it counts when its entry beats the extreme-value null of its own row (the largest of
+V - 1 draws at the row's measured spread, median), contexts drawn anew name it again, and two parts
+name it too, or the pair is mutual, or its entry is clear and no other token names that partner.
+Where MLPs write the association the parts miss it; clear mutual pairs over many tokens then stand
+in for the first step. (Mutual alone says nothing where embedding and unembedding are tied: in a
+symmetric table of random entries half of the tokens are.)
 """
 
 from __future__ import annotations
@@ -146,12 +147,12 @@ def _agreeing_parts(
 ) -> tuple[Bool[Tensor, " tokens"], Int[Tensor, " tokens"]]:
     """Tokens for which a part of the model and all the rest of it name the same partner, and that
     partner. Of several parts (the direct path, each layer's heads, each MLP) the one that agrees on
-    most partners (tokens that all name one partner are a habit, no association); none where tokens
-    are no more than chance, over all parts tried."""
+    most partners (tokens that all name one partner are a habit, no association); none where tokens,
+    or those that one of the two names clearly, are no more than chance, over all parts tried."""
     whole = read_out.table(places)
     parts = [read_out.table(places, part=k) for k in range(len(read_out.parts))]
     best, most = (torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)), 0
-    chance = 0.0
+    chance, clear = 0.0, best[0]
     for part in parts:
         rest = _centred((whole - part).fill_diagonal_(float("nan")))
         named, other = part.argmax(1), rest.argmax(1)
@@ -161,7 +162,14 @@ def _agreeing_parts(
         partners = len(torch.unique(named[agree]))
         if partners > most:
             best, most, chance = (agree, named), partners, _meeting(named, other)
-    enough = _more_than_chance(best[0], tries=len(parts), chance=chance, level=level)
+            clear = (part.amax(1) > row_null(part, named, level=CLEAR)) | (
+                rest.amax(1) > row_null(rest, other, level=CLEAR)
+            )
+    tries = 2 * len(parts)
+    enough = _more_than_chance(best[0], tries=tries, chance=chance, level=level)
+    # Without an association, how far an entry leads its row says nothing of which one it is.
+    both = chance * (1 - CLEAR**2)
+    enough |= _more_than_chance(best[0] & clear, tries=tries, chance=both, level=level)
     return best[0] & enough, best[1]
 
 
