@@ -40,8 +40,9 @@ def deep_limits(probe: Probe, deep: Deep, relation: Relation) -> tuple[str, ...]
         "coordinates have no rows for compositions through named heads; heads that feed the keys, "
         "queries and values of induction heads are named, feeders of feeders and of other heads "
         "are not looked for; attention counts them, and so does what is measured by running",
-        "k-hop, skip, longer-prefix and backward-retrieval circuits and latent graphs are not "
-        "looked for",
+        "two hops are looked for on repeated tokens, where what a query asks for stands two places "
+        "behind its copy, and not on pairs in other order; more hops, skip, longer-prefix and "
+        "backward-retrieval circuits and latent graphs are not looked for",
         "read-outs of heads (copying, suppression, association) are judged among sampled tokens",
         _false_positives(w, extended.context),
         f"{_calibration(w)}; extrapolated: no model of that split took this route",

@@ -11,6 +11,7 @@ from torch import Tensor
 from imir_detect.circuits import find_circuits
 from imir_detect.circuits.core import Circuit
 from imir_detect.circuits.deep import deep_circuits
+from imir_detect.circuits.deep_hops import with_hops
 from imir_detect.circuits.deep_relation import extended_relation
 from imir_detect.circuits.deep_seen import CONTEXTS, Deep
 from imir_detect.circuits.graph_induction import GraphInduction, graph_induction, merged
@@ -112,7 +113,7 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     known = relation or extended_relation(weights, extended)
     deep = Deep.take(weights, extended, run, seed=probe.seed)
     sampled = Probe(weights, extended.tokens, extended.context, CONTEXTS, probe.seed)
-    circuits = deep_circuits(sampled, deep, known)
+    circuits = with_hops(deep_circuits(sampled, deep, known), deep)
     return Found(
         probe=sampled,
         relation=known,

@@ -67,7 +67,7 @@ def _matching(deep: Deep) -> list[Circuit]:
         if same > max(LOOKS, behind):
             found.append(_single("duplicate_token", head, {}, same, "attends to the earlier copy"))
         elif behind > LOOKS:
-            margin, z = _copies(deep, head)
+            margin, z = copies(deep, head)
             if abs(z) < SIGNIFICANT:
                 note = "attends like an induction head and copies nothing to the logits directly"
                 found.append(_single("prefix_match", head, {}, behind, note))
@@ -95,10 +95,10 @@ def _single(
     )
 
 
-def _copies(deep: Deep, head: HeadIndex) -> tuple[float, float]:
+def copies(deep: Deep, head: HeadIndex, offset: int = 1) -> tuple[float, float]:
     """Nats by which the head's output-value map raises the token it attends to over the other
-    sampled ones, at its predicted attention, and their z over tokens; 0 and 0 where output tokens
-    are not input tokens."""
+    sampled ones, at its predicted attention `offset` places behind the copy, and their z over
+    tokens; 0 and 0 where output tokens are not input tokens."""
     w, extended = deep.weights, deep.extended
     if not w.same_vocabulary:
         return 0.0, 0.0
@@ -106,7 +106,7 @@ def _copies(deep: Deep, head: HeadIndex) -> tuple[float, float]:
     logits = A @ B.T
     own = logits.diagonal() - (logits.sum(1) - logits.diagonal()) / max(1, len(logits) - 1)
     error = float(own.std()) / math.sqrt(len(own))
-    return float(own.mean()) * deep.lift(head, 1), float(own.mean()) / max(error, 1e-12)
+    return float(own.mean()) * deep.lift(head, offset), float(own.mean()) / max(error, 1e-12)
 
 
 def _induction(deep: Deep, copiers: dict[HeadIndex, float]) -> Circuit:

@@ -32,16 +32,16 @@ class Wish:
     place: Int[Tensor, " query"]
 
 
-def fed(deep: Deep, targets: tuple[HeadIndex, ...]) -> tuple[Terms, Terms]:
+def fed(deep: Deep, targets: tuple[HeadIndex, ...], hops: int = 1) -> tuple[Terms, Terms]:
     """For each head, the nats that every earlier head brings to its match (the score of the key
-    behind the earlier copy, through keys and queries), and to its copy (the logit of the token
-    there, through values; the embedding and MLPs bring the rest)."""
+    `hops` places behind the earlier copy, through keys and queries), and to its copy (the logit of
+    the token there, through values; the embedding and MLPs bring the rest)."""
     wishes: dict[tuple[HeadIndex, Port], Wish] = {}
     for head in targets:
-        wishes[head, "K"] = wished_key(deep, head)
-        wishes[head, "Q"] = wished_query(deep, head)
+        wishes[head, "K"] = wished_key(deep, head, hops)
+        wishes[head, "Q"] = wished_query(deep, head, hops)
         if deep.weights.same_vocabulary:
-            wishes[head, "V"] = wished_value(deep, head)
+            wishes[head, "V"] = wished_value(deep, head, hops)
     match: Terms = {head: {} for head in targets}
     moved: Terms = {head: {} for head in targets}
     for (head, port), brought in _brought(deep, wishes).items():
@@ -88,10 +88,10 @@ def _brought(
     return terms
 
 
-def wished_key(deep: Deep, head: HeadIndex) -> Wish:
-    """At the key behind the earlier copy, what raises its score."""
+def wished_key(deep: Deep, head: HeadIndex, hops: int = 1) -> Wish:
+    """At the key `hops` places behind the earlier copy, what raises its score."""
     w, (layer, index) = deep.weights, head
-    kind, wanted = w.attention[layer], _wanted(deep)
+    kind, wanted = w.attention[layer], _wanted(deep, hops)
     q, k = _projected(deep, layer)
     query = finish(w, layer, "Q", q, qk_factor(w, layer, q))[:, index, deep.queries]
     if kind.rotary is not None:  # instead of turning keys forward
@@ -102,14 +102,14 @@ def wished_key(deep: Deep, head: HeadIndex) -> Wish:
     return Wish(query @ w.W_K[layer, index].T, wanted)
 
 
-def wished_query(deep: Deep, head: HeadIndex) -> Wish:
+def wished_query(deep: Deep, head: HeadIndex, hops: int = 1) -> Wish:
     """At the query, what raises the score of the wanted key over the mean key that it sees."""
     w, (layer, index) = deep.weights, head
     kind, queries = w.attention[layer], deep.queries
     q, k = _projected(deep, layer)
     keys = finish(w, layer, "K", k, qk_factor(w, layer, k))[:, index]
     seen = torch.arange(1, keys.shape[1] + 1, dtype=DTYPE)[:, None]
-    contrast = keys[:, _wanted(deep)] - (keys.cumsum(1) / seen)[:, queries]
+    contrast = keys[:, _wanted(deep, hops)] - (keys.cumsum(1) / seen)[:, queries]
     if kind.rotary is not None:
         contrast = kind.rotary.rotate(contrast, -queries)
     factor = qk_factor(w, layer, q)
@@ -118,11 +118,11 @@ def wished_query(deep: Deep, head: HeadIndex) -> Wish:
     return Wish(contrast @ w.W_Q[layer, index].T / w.scale[layer], queries)
 
 
-def wished_value(deep: Deep, head: HeadIndex) -> Wish:
-    """At the key behind the earlier copy, what raises the logit of its token over the other sampled
-    ones, at the attention predicted for it and the output's typical norm."""
+def wished_value(deep: Deep, head: HeadIndex, hops: int = 1) -> Wish:
+    """At the key `hops` places behind the earlier copy, what raises the logit of its token over the
+    other sampled ones, at the attention predicted for it and the output's typical norm."""
     w, extended, (layer, index) = deep.weights, deep.extended, head
-    wanted = _wanted(deep)
+    wanted = _wanted(deep, hops)
     columns = w.W_U[:, extended.tokens].T
     read = (columns - columns.mean(0)) @ w.W_O[layer, index].T / float(extended.rms[-1][1:].mean())
     direction = read[deep.repeated.index[:, wanted]] @ w.W_V[layer, index].T
@@ -130,8 +130,8 @@ def wished_value(deep: Deep, head: HeadIndex) -> Wish:
     return Wish(direction * looks[..., None], wanted)
 
 
-def _wanted(deep: Deep) -> Int[Tensor, " query"]:
-    return deep.queries - deep.period + 1
+def _wanted(deep: Deep, hops: int) -> Int[Tensor, " query"]:
+    return deep.queries - deep.period + hops
 
 
 def _projected(deep: Deep, layer: int) -> tuple[Tensor, Tensor]:

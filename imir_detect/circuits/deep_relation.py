@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from imir_detect.circuits.relation import CHANCE, CLEAR, LEAST_SHARE, Relation, outlier
+from imir_detect.circuits.relation import CLEAR, CONFIRMED, LEAST_SHARE, Relation, outlier
 from imir_detect.coordinates.extended import Extended
 from imir_detect.linalg import DTYPE
 from imir_detect.weights.model import ModelWeights
@@ -27,7 +27,7 @@ def extended_relation(weights: ModelWeights, extended: Extended) -> Relation:
         different = len(set(extended.named[0][kept].tolist()))
         values = torch.arange(different, size + 1, dtype=DTYPE)
         tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
-        if count >= LEAST_SHARE * size and float(tail) < CHANCE:
+        if count >= LEAST_SHARE * size and float(tail) < CONFIRMED:
             tokens = extended.tokens[kept]
             partner[tokens] = extended.named[0][kept]
             margin[tokens] = lead[kept]

@@ -3,18 +3,22 @@
 Estimation needs two pieces of evidence that share no weights. The *extended read-out* (the logits
 at a token, averaged over random contexts that do not hold its partner, all paths summed) is split
 into a part (the direct path, one layer's heads, or one layer's MLP) and all the rest. In a fresh
-model the two name the same partner by chance for one token or so; an association that training has
-made makes them agree for many. All tables are centred over tokens and over partners first: a token
-that is likely everywhere is nobody's partner. The identity is never R.
+model the two name the same partner by chance for one token or so, for a few where both favour the
+same tokens; an association that training has made makes them agree for many. All tables are centred
+over tokens and over partners first: a token that is likely everywhere is nobody's partner. The
+identity is never R.
 
 Where part and rest agree for more tokens than chance allows, the tokens in question show at which
-places of the context the model answers; there each token's partner is read, and it counts when its
-entry beats the extreme-value null of its own row (the largest of V - 1 draws at the row's measured
-spread, median), contexts drawn anew name it again, and two parts name it too, or the pair is
-mutual, or its entry is clear and no other token names that partner. Where MLPs write the
-association the parts miss it; clear mutual pairs over many tokens then stand in for the first step.
-(Mutual alone says nothing where embedding and unembedding are tied: in a symmetric table of random
-entries half of the tokens are.)
+places of the context the model answers. There, on contexts drawn anew, they must agree beyond doubt
+(one fresh model in a thousand may pass the first test, and training sharpens what stands at the
+places that it asked about). Tokens that either names clearly are counted apart as well: in a fresh
+model an entry that leads its row by far is no likelier to be named twice. Then each token's partner
+is read, and it counts when its entry beats the extreme-value null of its own row (the largest of
+V - 1 draws at the row's measured spread, median), contexts drawn anew name it again, and two parts
+name it too, or the pair is mutual, or its entry is clear and no other token names that partner.
+Where MLPs write the association the parts miss it; clear mutual pairs over many tokens then stand
+in for the first step. (Mutual alone says nothing where embedding and unembedding are tied: in a
+symmetric table of random entries half of the tokens are.)
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE, ROUNDOFF
 
 CHANCE = 1e-3  # at which as many tokens agree without an association
+CONFIRMED = 1e-6  # the same where it is confirmed: thousands of models are read
 LEAST_SHARE = 0.1  # of the tokens, that must agree
 CLEAR = 0.95  # chance that a row without association stays below its clear entry
 DRAWS = 3  # contexts per token in each half of the read-out
@@ -103,15 +108,9 @@ def directly_paired(probe: Probe) -> Int[Tensor, " paired"]:
 def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     """Which tokens count, each token's partner and by how many nats it beats its row's null."""
     size = first.logits.shape[-1]
-    everywhere = torch.arange(1, first.asked.shape[1])
-    seeds, partner = _agreeing_parts(first, everywhere)
+    seeds, partner = _seeds(first, second)
     if not seeds.any():
-        # No part of its own to agree with: mutual pairs of the whole read-out.
-        table = first.table(everywhere)
-        partner = table.argmax(1)
-        seeds = _mutual(partner) & (table.amax(1) > row_null(table, partner, level=CLEAR))
-        if not _more_than_chance(seeds, together=2, chance=1 - CLEAR):
-            return torch.zeros(size, dtype=torch.bool), partner, torch.zeros(size, dtype=DTYPE)
+        return seeds, partner, torch.zeros(size, dtype=DTYPE)
     places = first.places_that_answer(seeds, partner)
     table = first.table(places)
     best = table.argmax(1)
@@ -125,27 +124,61 @@ def _pairs(first: _ReadOut, second: _ReadOut) -> tuple[Tensor, Tensor, Tensor]:
     return kept & _more_than_chance(kept), best, excess
 
 
+def _seeds(
+    first: _ReadOut, second: _ReadOut
+) -> tuple[Bool[Tensor, " tokens"], Int[Tensor, " tokens"]]:
+    """Tokens of which it is known that they are associated, and their partners: those on which
+    parts of the model agree, and agree beyond doubt on other contexts where it answers; else clear
+    mutual pairs of the whole read-out, which need no part of their own."""
+    everywhere = torch.arange(1, first.asked.shape[1])
+    seeds, partner = _agreeing_parts(first, everywhere)
+    if seeds.any():
+        places = first.places_that_answer(seeds, partner)
+        if _agreeing_parts(second, places, level=CONFIRMED)[0].any():
+            return seeds, partner
+    table = first.table(everywhere)
+    partner = table.argmax(1)
+    seeds = _mutual(partner) & (table.amax(1) > row_null(table, partner, level=CLEAR))
+    return seeds & _more_than_chance(seeds, together=2, chance=1 - CLEAR), partner
+
+
 def _agreeing_parts(
-    read_out: _ReadOut, places: Int[Tensor, " places"]
+    read_out: _ReadOut, places: Int[Tensor, " places"], *, level: float = CHANCE
 ) -> tuple[Bool[Tensor, " tokens"], Int[Tensor, " tokens"]]:
     """Tokens for which a part of the model and all the rest of it name the same partner, and that
     partner. Of several parts (the direct path, each layer's heads, each MLP) the one that agrees on
-    most partners (tokens that all name one partner are a habit, no association); none where tokens
-    are no more than chance, over all parts tried."""
+    most partners (tokens that all name one partner are a habit, no association); none where tokens,
+    or those that one of the two names clearly, are no more than chance, over all parts tried."""
     whole = read_out.table(places)
     parts = [read_out.table(places, part=k) for k in range(len(read_out.parts))]
     best, most = (torch.zeros(len(whole), dtype=torch.bool), whole.argmax(1)), 0
+    chance, clear = 0.0, best[0]
     for part in parts:
         rest = _centred((whole - part).fill_diagonal_(float("nan")))
-        named = part.argmax(1)
+        named, other = part.argmax(1), rest.argmax(1)
         # Where a part is all there is, the rest is round-off and agrees with nothing.
-        agree = (named == rest.argmax(1)) & (rest.amax(1) > ROUNDOFF * whole.amax(1).abs())
+        agree = (named == other) & (rest.amax(1) > ROUNDOFF * whole.amax(1).abs())
         agree &= part.amax(1) > ROUNDOFF * whole.amax(1).abs()
         partners = len(torch.unique(named[agree]))
         if partners > most:
-            best, most = (agree, named), partners
-    enough = _more_than_chance(best[0], tries=len(parts))
+            best, most, chance = (agree, named), partners, _meeting(named, other)
+            clear = (part.amax(1) > row_null(part, named, level=CLEAR)) | (
+                rest.amax(1) > row_null(rest, other, level=CLEAR)
+            )
+    tries = 2 * len(parts)
+    enough = _more_than_chance(best[0], tries=tries, chance=chance, level=level)
+    # Without an association, how far an entry leads its row says nothing of which one it is.
+    both = chance * (1 - CLEAR**2)
+    enough |= _more_than_chance(best[0] & clear, tries=tries, chance=both, level=level)
     return best[0] & enough, best[1]
+
+
+def _meeting(named: Int[Tensor, " tokens"], other: Int[Tensor, " tokens"]) -> float:
+    """Chance that two tables name the same partner for one token when the rows of one are permuted:
+    sum over partners of the two shares of tokens that name it, and never less than one in all."""
+    size = len(named)
+    shares = [torch.bincount(x, minlength=size).to(DTYPE) / size for x in (named, other)]
+    return max(float(shares[0] @ shares[1]), 1 / (size - 1))
 
 
 def _mutual(partner: Int[Tensor, " tokens"]) -> Bool[Tensor, " tokens"]:
@@ -159,8 +192,9 @@ def _more_than_chance(
     together: int = 1,
     tries: int = 1,
     chance: float | None = None,
+    level: float = CHANCE,
 ) -> bool:
-    """Whether more tokens agree than independent random partners would, at `CHANCE`. `together`:
+    """Whether more tokens agree than independent random partners would, at `level`. `together`:
     tokens that agree at once (2 for mutual pairs); `tries`: counts of which this is the largest;
     `chance`: of one agreement, default that of naming one given token."""
     size, count = len(agree), int(agree.sum())
@@ -170,7 +204,7 @@ def _more_than_chance(
     law = torch.distributions.Binomial(draws, torch.tensor(each, dtype=DTYPE))
     values = torch.arange(count // together, draws + 1, dtype=DTYPE)
     tail = law.log_prob(values).exp().sum()  # type: ignore[no-untyped-call]
-    return float(tail) * tries < CHANCE
+    return float(tail) * tries < level
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,15 @@ from torch import Tensor
 from imir_detect._typing import Float, Int
 from imir_detect.errors import UnreadableFileError
 from imir_detect.strict import read_file
-from imir_detect.tasks.base import IGNORE, Batch, Ceiling
+from imir_detect.tasks.base import IGNORE, Axis, Batch, Ceiling
+from imir_detect.tasks.blocks import random_order
 from imir_detect.tasks.checks import Rule, at_least, require, right_types, shares
 from imir_detect.tasks.copying import last_question
-from imir_detect.tasks.family import TaskDefaults
+from imir_detect.tasks.family import TaskDefaults, check_generator, last_seen
 from imir_detect.tasks.labels import ExpectedCircuit, induction
 
 SHIPPED = "harbour.txt"  # a short story written for this package
+TRIES = 4  # windows drawn for each one that asks something that it does not show
 UNKNOWN = 0  # every word that is not among the most frequent ones
 WORD = re.compile(r"\w+(?:'\w+)?|[^\w\s]")
 
@@ -32,6 +34,11 @@ class RepeatedText(TaskDefaults):
     The first word of the stretch tells where it may have started; from the second on, every word
     is asked. Words that stand several times in the window leave doubt, which the law keeps: it is
     uniform over the places whose words agree with the stretch so far.
+
+    A short text can be learned by heart, so that accuracy on the task does not say how a model
+    answers. What is measured apart is `icl`, on windows whose words are put in random order first
+    (what follows what is then fresh), and `iwl`, on stretches of the text behind a window of
+    another place, asked where the answer has not been shown.
 
     - `window`, `repeat`: words of the two parts.
     - `file`: path of a UTF-8 text; None: the story that the package ships. Words are lower-cased,
@@ -93,6 +100,28 @@ class RepeatedText(TaskDefaults):
         window = self._windows(n, generator)
         start = torch.randint(self.window - self.repeat + 1, (n, 1), generator=generator)
         return self._repeat(window, start)
+
+    def probe(self, axis: Axis, n: int, *, generator: torch.Generator) -> Batch | None:
+        """See the class; `iwl` is None where the words of a stretch are nearly always shown."""
+        check_generator(generator)
+        if axis == "icl":
+            window = self._windows(n, generator)
+            order = random_order(n, self.window, generator=generator)
+            starts = self.window - self.repeat + 1
+            start = torch.randint(starts, (n, 1), generator=generator)
+            return self._repeat(window.gather(1, order), start)
+        drawn = TRIES * n
+        window, other = (self._windows(drawn, generator) for _ in range(2))
+        stretch = other[:, : self.repeat]
+        tokens = torch.cat([window, stretch[:, :-1]], dim=1)
+        targets = torch.full_like(tokens, IGNORE)
+        targets[:, self.window :] = stretch[:, 1:]
+        shown = last_seen(tokens, targets, self.vocab_size) >= 0
+        targets[shown] = IGNORE
+        kept = (targets != IGNORE).any(dim=1).nonzero()[:n, 0]
+        if len(kept) < n:
+            return None
+        return Batch(tokens[kept], targets[kept], torch.full_like(tokens[kept], -1))
 
     def pairs(self, n: int, *, generator: torch.Generator) -> tuple[Batch, Batch]:
         """The last question, and the same window with a stretch that ends in another word.

@@ -50,6 +50,38 @@ def test_suppression_is_never_called_induction() -> None:
     assert "induction" not in kinds
 
 
+@pytest.mark.parametrize("norm", [None, "LN", "RMS"])
+def test_two_hops_are_one_circuit_whose_second_query_is_led_by_the_first_match(norm: Any) -> None:
+    model = planted.empty(layers=3, norm=norm)
+    planted.previous_token(model)
+    planted.matching(model, 1, moves=(planted.S.token, planted.S.second))
+    planted.set_head(
+        model,
+        2,
+        0,
+        query=planted.S.second,
+        key=planted.S.first,
+        moves=(planted.S.token, planted.S.logit),
+    )
+    found = deep(model)
+    (circuit,) = [c for c in found.circuits if c.kind == "k_hop"]
+    assert circuit.hops == 2
+    assert circuit.heads == ((0, 0), (1, 0), (2, 0))
+    assert {str(e) for e in circuit.edges if e.source != "embed"} == {
+        "L0H0 -K-> L1H0",
+        "L0H0 -K-> L2H0",
+        "L1H0 -Q-> L2H0",
+        "L2H0 -out-> output",
+    }
+    assert circuit.strength > 0.9
+    assert [c.kind for c in found.circuits] == ["k_hop", "previous_token"]
+    assert [h.role for h in found.heads if h.head == 0] == [
+        "previous_token",
+        "induction",
+        "induction",
+    ]
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("settings", [{}, {"init_range": 1.0}, {"norm": "RMS"}], ids=str)
 def test_fresh_models_get_no_circuit(seed: int, settings: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def deep(name: str) -> Callable[[], Any]:
             "deep": [made.period, made.top, made.queries, made.right()],
             "plain": [made.plain.index, made.repeated.index],
             "lift": [made.lift(head, k) for head in weights.heads for k in (0, 1, 2)],
-            "copies": [deep_module._copies(made, head) for head in weights.heads],
+            "copies": [deep_module.copies(made, head) for head in weights.heads],
             "fed": fed(made, (target, (1, 0))),
             "fed, other outputs": fed(replace(made, weights=cut), (target,)),
             "wished": [w(made, target) for w in (wished_key, wished_query, wished_value)],

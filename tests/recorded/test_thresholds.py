@@ -481,7 +481,7 @@ def test_a_head_of_a_deep_model_looks_more_than_the_bar(
 ) -> None:
     weights = random_weights(layers=1, heads=1)
     told = SimpleNamespace(weights=weights, lift=lambda head, offset: (same, behind)[offset])
-    monkeypatch.setattr(deep, "_copies", lambda *_: (0.5, 0.0))
+    monkeypatch.setattr(deep, "copies", lambda *_: (0.5, 0.0))
     found = deep._matching(told)  # type: ignore[arg-type]
     assert [c.kind for c in found] == ([kind] if kind else [])
 
@@ -495,7 +495,7 @@ def test_what_is_copied_clearly_is_copied(monkeypatch: pytest.MonkeyPatch) -> No
         (bar, "induction"), (BELOW(bar), "prefix_match"),
         (-bar, "suppression"), (-BELOW(bar), "prefix_match"),
     ):  # fmt: skip
-        monkeypatch.setattr(deep, "_copies", lambda *_, z=z: (0.5, z))
+        monkeypatch.setattr(deep, "copies", lambda *_, z=z: (0.5, z))
         assert [c.kind for c in deep._matching(told)] == [kind]  # type: ignore[arg-type]
 
 

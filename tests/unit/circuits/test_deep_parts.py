@@ -14,10 +14,10 @@ from torch import Tensor
 
 from imir_detect.circuits.core import Circuit, Coverage
 from imir_detect.circuits.deep import (
-    _copies,
     _fixed_places,
     _in_weights,
     _matching,
+    copies,
     deep_circuits,
 )
 from imir_detect.circuits.deep_feeders import fed, wished_key, wished_query, wished_value
@@ -172,13 +172,13 @@ def copying(sign: float, layers: int = 3) -> Deep:
 
 def test_the_nats_of_a_copy_by_hand() -> None:
     # Eight of the ten tokens pass a head of width 8: 4 / 2 nats on the diagonal, 0 elsewhere.
-    margin, z = _copies(copying(1.0), (1, 0))
+    margin, z = copies(copying(1.0), (1, 0))
     own = torch.tensor([2.0] * 8 + [0.0] * 2, dtype=F64)
     assert margin == pytest.approx(0.6 * float(own.mean()))
     assert z == pytest.approx(float(own.mean() / own.std()) * math.sqrt(10))
     other = copying(1.0)
     cut = replace(other.weights, W_U=other.weights.W_U[:, :5], b_U=other.weights.b_U[:5])
-    assert _copies(replace(other, weights=cut), (1, 0)) == (0.0, 0.0)
+    assert copies(replace(other, weights=cut), (1, 0)) == (0.0, 0.0)
 
 
 def test_copying_behind_the_copy_is_induction_and_its_negative_is_suppression() -> None:
@@ -364,10 +364,10 @@ def test_a_relation_needs_both_halves_a_clear_lead_and_more_than_chance() -> Non
     bar = float(outlier(torch.tensor([VOCAB - 2]), 0.95))
     named = torch.stack([torch.arange(SIZE)] * 2)
     lead = torch.full((2, SIZE), bar - 0.01, dtype=F64)
-    lead[:, :7] = bar + 0.5
+    lead[:, :9] = bar + 0.5
     extended = replace(extended_of(3), named=named, lead=lead)
     found = extended_relation(weights, extended)
-    assert dict(found.pairs()) == {int(TOKENS[i]): i for i in range(7)}
+    assert dict(found.pairs()) == {int(TOKENS[i]): i for i in range(9)}
     assert found.margin is not None
     assert float(found.margin[TOKENS[0]]) == pytest.approx(0.5)
     # One half that names another token, or leads by less, is enough to lose a pair.
@@ -376,7 +376,7 @@ def test_a_relation_needs_both_halves_a_clear_lead_and_more_than_chance() -> Non
     weak = lead.clone()
     weak[0, 1] = bar - 0.5
     found = extended_relation(weights, replace(extended, named=other, lead=weak))
-    assert set(found.named.tolist()) == set(TOKENS[2:7].tolist())
+    assert set(found.named.tolist()) == set(TOKENS[2:9].tolist())
     # Twice the spread asks for twice the lead.
     wide = replace(extended, spread=2 * extended.spread)
     assert extended_relation(weights, wide).coverage == 0
@@ -384,10 +384,10 @@ def test_a_relation_needs_both_halves_a_clear_lead_and_more_than_chance() -> Non
 
 @pytest.mark.parametrize(("found", "apart"), [(False, True), (True, True), (False, False)], ids=str)
 def test_as_many_clear_tokens_as_chance_allows_are_no_relation(found: bool, apart: bool) -> None:
-    """Of 40 tokens each is clear by chance at .05: the least count whose tail is below .001. Tokens
+    """Of 40 tokens each is clear by chance at .05: the least count whose tail is below 1e-6. Tokens
     that all name one partner count once."""
     scipy, size = pytest.importorskip("scipy.stats"), 40
-    need = next(k for k in range(size) if scipy.binom.sf(k - 1, size, 0.05) < 1e-3)
+    need = next(k for k in range(size) if scipy.binom.sf(k - 1, size, 0.05) < 1e-6)
     count = need - (apart and not found)
     weights = random_weights()
     big = replace(

@@ -13,9 +13,11 @@ from imir_detect.circuits.relation import (
     Relation,
     _agreeing_parts,
     _centred,
+    _meeting,
     _more_than_chance,
     _mutual,
     _ReadOut,
+    _seeds,
     directly_paired,
     estimate_relation,
     row_null,
@@ -191,6 +193,60 @@ def test_a_part_and_the_rest_must_name_the_same_partner() -> None:
     assert agreeing(pairing([-1] * 10), pairing(partner))[0] == [False] * 10
     # Two parts that name different partners agree for none.
     assert agreeing(pairing(partner), pairing(other, 2.0))[0] == [False] * 10
+
+
+def test_tables_meet_by_the_shares_of_what_they_name() -> None:
+    # Shares 1/2, 1/4, 1/4, 0 and 1/4, 3/4, 0, 0: 1/8 + 3/16, less than one in three.
+    named, other = torch.tensor([0, 0, 1, 2]), torch.tensor([1, 1, 0, 1])
+    assert _meeting(named, other) == pytest.approx(1 / 3)
+    assert _meeting(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 1, 0, 0])) == 10 / 16
+    assert _meeting(torch.arange(9), torch.arange(9).flip(0)) == 1 / 8
+
+
+def nothing_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    def null(row: Tensor, top: Tensor, *, level: float = 0.5) -> Tensor:
+        return torch.full((len(row),), INF, dtype=F64)
+
+    monkeypatch.setattr("imir_detect.circuits.relation.row_null", null)
+
+
+def test_tables_that_favour_the_same_tokens_meet_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40 tokens 8 agree, far more than one in 39 would; yet a third of either table's rows name
+    token 0 or 1, so that 5 or so of them meet however the rows stand."""
+    scipy = pytest.importorskip("scipy.stats")
+    assert 4 * scipy.binom.sf(7, 40, 1 / 39) < 1e-3
+    nothing_is_clear(monkeypatch)
+    spread = [(i + 7) % 40 for i in range(40)]
+    first, second = list(spread), [(i + 19) % 40 for i in range(40)]
+    first[2:22] = [0] * 10 + [1] * 10
+    second[2:22] = [0] * 4 + [1] * 6 + [0] * 6 + [1] * 4
+    agree = sum(a == b for a, b in zip(first, second, strict=True))
+    assert agree == 8
+    found, _ = _agreeing_parts(made(pairing(first), pairing(second, 0.9)), torch.tensor([1]))
+    assert not found.any()
+    # As many that name as many partners are no chance.
+    first[2:22], second[2:22] = spread[2:22], second[22:] + second[20:22]
+    second[2:10] = first[2:10]
+    found, _ = _agreeing_parts(made(pairing(first), pairing(second, 0.9)), torch.tensor([1]))
+    assert found.nonzero()[:, 0].tolist() == list(range(2, 10))
+
+
+def test_what_agrees_must_agree_on_other_contexts_beyond_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 40 tokens 8 agree on the first contexts, p = 1e-5; on others 8, 12 or none do."""
+
+    def agreeing(count: int) -> _ReadOut:
+        one, other = [(i + 7) % 40 for i in range(40)], [(i + 19) % 40 for i in range(40)]
+        return made(pairing(one), pairing(one[:count] + other[count:], 0.9))
+
+    def seeds(n: int) -> list[int]:
+        return _seeds(agreeing(8), agreeing(n))[0].nonzero()[:, 0].tolist()  # type: ignore[no-any-return]
+
+    # Of as many whose entries lead their rows clearly, too, there is no doubt: one in 400 would.
+    assert [seeds(n) for n in (0, 5, 8)] == [[], list(range(8)), list(range(8))]
+    nothing_is_clear(monkeypatch)
+    assert [seeds(n) for n in (0, 8, 12)] == [[], [], list(range(8))]
 
 
 def test_direct_pairs_by_hand() -> None:
