@@ -5,6 +5,7 @@ python benchmarks/paper/lottery_ticket.py [--quick]
 
 from __future__ import annotations
 
+import torch
 from _table import Clock, figure, options, save, saved
 
 from imir_detect.frame.relations import cycle, selections
