@@ -6,12 +6,15 @@ the ceiling says so there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from imir_detect.errors import UnknownNameError
 from imir_detect.tasks import Task, make_task
-from imir_detect.training.loop import Recipe
+from imir_detect.training.curriculum import Stage, train_stages
+from imir_detect.training.loop import Recipe, TrainingRun
 from imir_detect.weights.native import ModelSpec
 
 
@@ -19,16 +22,26 @@ from imir_detect.weights.native import ModelSpec
 class TaskRecipe:
     """A task with its knobs, the shape of a model, and how to train it.
 
-    `shape` holds ModelSpec's fields but for the vocabulary and the context, which the task gives.
+    - `shape`: ModelSpec's fields but for the vocabulary and the context, which the task gives.
+    - `before`: a curriculum, other knobs of the same task with a recipe each, trained on in this
+      order before `knobs`. Each must have the task's vocabulary, and fit into its positions.
     """
 
     task: str
     knobs: dict[str, Any] = field(default_factory=dict)
     shape: dict[str, Any] = field(default_factory=dict)
     recipe: Recipe = field(default_factory=Recipe)
+    before: tuple[tuple[Mapping[str, Any], Recipe], ...] = ()
+
+    def train(self, *, folder: Path | str | None = None, progress: bool = True) -> TrainingRun:
+        """Train a model through all stages; with `folder`, resumable there (`train_stages`)."""
+        task, spec, recipe = self.make()
+        stages = [Stage(make_task(self.task, **knobs), how) for knobs, how in self.before]
+        return train_stages([*stages, Stage(task, recipe)], spec, folder=folder, progress=progress)
 
     def make(self) -> tuple[Task, ModelSpec, Recipe]:
-        """The three arguments of `train`."""
+        """The task itself, its model, and the recipe of the last stage: what `train` takes for a
+        recipe without a curriculum."""
         task = make_task(self.task, **self.knobs)
         return task, ModelSpec(task.vocab_size, task.n_positions, **self.shape), self.recipe
 
