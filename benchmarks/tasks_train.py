@@ -7,8 +7,9 @@
 Accuracy is measured on 4,096 fresh sequences. The ceiling is closed where the task's is, else the
 mean of the largest probability of the exact law over the same sequences; "met" means within 2 %
 of it. "label" is what the measured behaviour earns, "read" what `detect_circuits` says from the
-weights alone ("-": not read yet). One thread; results are kept one by one in
-results/tasks_train.json and .md.
+weights alone ("-": not read yet). "before" holds the knobs of the stages trained on first, in
+order ("-": none); steps and seconds are of all stages together. One thread; results are kept one
+by one in results/tasks_train.json and .md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from imir_detect import detect_circuits
 from imir_detect.files import write_atomically
 from imir_detect.tasks import IGNORE, LabelledTask, Task
 from imir_detect.training.behaviour import measured_label
-from imir_detect.training.loop import EVALUATION_SEED, evaluate, train
+from imir_detect.training.loop import EVALUATION_SEED, Recipe, evaluate
 from imir_detect.training.recipes import RECIPES, task_recipe
 from imir_detect.weights.store import parameters
 
@@ -50,21 +51,26 @@ def ceiling(task: Task) -> tuple[float | None, str]:
 
 
 def run(name: str, *, steps: int | None = None) -> dict[str, object]:
-    task, spec, recipe = task_recipe(name).make()
-    if steps is not None:
-        recipe = replace(recipe, steps=steps)
+    plan = task_recipe(name)
+    task, spec, recipe = plan.make()
     best, source = ceiling(task)
     if best is not None and source != "closed":  # stop a little below what nobody can pass
         recipe = replace(recipe, stop_at={"accuracy": 0.99 * best})
+
+    def cut(how: Recipe) -> Recipe:
+        return how if steps is None else replace(how, steps=steps)
+
+    before = tuple((knobs, cut(how)) for knobs, how in plan.before)
     start = time.perf_counter()
-    trained = train(task, spec, recipe, progress=False)
+    trained = replace(plan, recipe=cut(recipe), before=before).train(progress=False)
     seconds = time.perf_counter() - start
     measured = evaluate(trained.model, task, n=FRESH)
     accuracy = measured["accuracy"]
     return {
         "name": name,
         "task": task.name,
-        "knobs": task_recipe(name).knobs,
+        "before": [dict(knobs) for knobs, _ in plan.before],
+        "knobs": plan.knobs,
         "layers": spec.n_layers,
         "heads": spec.n_heads,
         "d_model": spec.d_model,
@@ -86,7 +92,18 @@ def run(name: str, *, steps: int | None = None) -> dict[str, object]:
 def save(rows: dict[str, dict[str, object]]) -> None:
     ordered = [rows[name] for name in RECIPES if name in rows]
     write_atomically(RESULTS, (json.dumps(ordered, indent=1) + "\n").encode())
-    head = ("name", "knobs", "layers", "heads", "d_mlp", "norm", "position", "steps", "seconds")
+    head = (
+        "name",
+        "before",
+        "knobs",
+        "layers",
+        "heads",
+        "d_mlp",
+        "norm",
+        "position",
+        "steps",
+        "seconds",
+    )
     head += ("accuracy", "ceiling", "met", "label", "read")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cell(row.get(key)) for key in head) + " |" for row in ordered]
@@ -108,6 +125,8 @@ def _about() -> list[str]:
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "**no**"
+    if isinstance(value, list):
+        return "; then ".join(map(_cell, value)) or "-"
     if isinstance(value, dict):
         return ", ".join(f"{k}={v}" for k, v in value.items()) or "defaults"
     return "-" if value is None else str(value)

@@ -58,6 +58,16 @@ ROTARY = {"n_heads": 4, "d_head": 32, "position": "rotary"}
 SHORT = {"n_blocks": 6, "n_rare": 32}
 DEEP = {"n_layers": 3, "n_heads": 2, "norm": "LN"}
 
+# From scratch, fragments stay at what the arity of the question alone gives. Few blocks of one
+# premise are learned; then the arity; then the second premise, which decides little (and so teaches
+# little) unless many rules have two.
+ONE_STEP = (
+    ({"n_blocks": 2, "binary": 0}, _until(0.9, 1500)),
+    ({"n_blocks": 6, "binary": 0}, _until(0.95, 1000)),
+    ({"n_blocks": 4, "binary": 2}, _until(0.94, 1000)),
+    ({"n_blocks": 5, "binary": 4}, _until(0.98, 1500, rate=2e-3)),
+)
+
 RECIPES: dict[str, TaskRecipe] = {
     "recall": TaskRecipe("recall", {"variability": 0.5}, recipe=_until(0.99)),
     "ngram-2": TaskRecipe("ngram", {"block_length": 2}, recipe=_until(0.99)),
@@ -72,7 +82,7 @@ RECIPES: dict[str, TaskRecipe] = {
     "conditional": TaskRecipe("conditional", SHORT, ROTARY, _until(0.99, 2000)),
     "inversion": TaskRecipe("inversion", {}, {"n_heads": 2}, _until(0.99, 2500)),
     "automaton": TaskRecipe("automaton", {}, {"n_heads": 4, **MLP}, _until(0.9, 1500)),
-    "fragments-1": TaskRecipe("fragments", {}, ROTARY, _until(0.99, 2000)),
+    "fragments-1": TaskRecipe("fragments", {}, ROTARY, _until(0.99, 2500, rate=1e-3), ONE_STEP),
     "fragments-2": TaskRecipe(
         "fragments",
         {"depth": 2, "n_blocks": 8, "binary": 2},
