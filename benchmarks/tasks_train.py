@@ -116,8 +116,10 @@ def _about() -> list[str]:
         "By `python benchmarks/tasks_train.py`; recipes in `imir_detect/training/recipes.py`.",
         f"Accuracy on {FRESH} fresh sequences; one thread of a shared two-core machine, so seconds",
         "are upper bounds. One seed each. Recipes of ioi, conditional, fragments, ngram-3 and -4",
-        "were chosen after others had failed (ngram-3: about a dozen settings, one of them this),",
-        "so another seed may do worse; rows differ in more than one thing. "
+        "were chosen after others had failed (ngram-3: about a dozen settings, one of them this;",
+        "fragments-1: at least six without a curriculum, then thirteen with one, the last kept),",
+        "so another seed may do worse; rows differ in more than one thing. Stages trained on first",
+        "stand under `before`, and count in steps and seconds. "
         f"torch {torch.__version__.split('+')[0]}.",
     ]
 

@@ -62,10 +62,10 @@ DEEP = {"n_layers": 3, "n_heads": 2, "norm": "LN"}
 # premise are learned; then the arity; then the second premise, which decides little (and so teaches
 # little) unless many rules have two.
 ONE_STEP = (
-    ({"n_blocks": 2, "binary": 0}, _until(0.9, 1500)),
+    ({"n_blocks": 2, "binary": 0}, _until(0.9, 1000)),
     ({"n_blocks": 6, "binary": 0}, _until(0.95, 1000)),
     ({"n_blocks": 4, "binary": 2}, _until(0.94, 1000)),
-    ({"n_blocks": 5, "binary": 4}, _until(0.98, 1500, rate=2e-3)),
+    ({"n_blocks": 5, "binary": 4}, _until(0.98, 2500, rate=2e-3)),
 )
 
 RECIPES: dict[str, TaskRecipe] = {
@@ -75,19 +75,28 @@ RECIPES: dict[str, TaskRecipe] = {
     "ngram-4": TaskRecipe("ngram", {"block_length": 4, **SHORT}, ROTARY, _until(0.99, 6000)),
     "k_hop-1": TaskRecipe("k_hop", {"hops": 1}, recipe=_until(0.99)),
     "k_hop-2": TaskRecipe("k_hop", {"hops": 2}, {"n_layers": 3}, _until(0.99, 4000)),
-    "k_hop-3": TaskRecipe("k_hop", {"hops": 3}, {"n_layers": 4}, _until(0.99, 4000)),
+    "k_hop-3": TaskRecipe(
+        "k_hop",
+        {"hops": 3},
+        {"n_layers": 4},
+        _until(0.99, 4000),
+        (({"hops": 1}, _until(0.98, 1000)), ({"hops": 2}, _until(0.97, 2000))),
+    ),
     "k_hop-4": TaskRecipe("k_hop", {"hops": 4}, {"n_layers": 5}, _until(0.99, 4000)),
     "ioi-1": TaskRecipe("ioi", {"n_blocks": 1}, DEEP, _until(0.99, 1500)),
     "ioi-2": TaskRecipe("ioi", {"n_blocks": 2}, DEEP, _until(0.99, 1500)),
     "conditional": TaskRecipe("conditional", SHORT, ROTARY, _until(0.99, 2000)),
     "inversion": TaskRecipe("inversion", {}, {"n_heads": 2}, _until(0.99, 2500)),
     "automaton": TaskRecipe("automaton", {}, {"n_heads": 4, **MLP}, _until(0.9, 1500)),
-    "fragments-1": TaskRecipe("fragments", {}, ROTARY, _until(0.99, 2500, rate=1e-3), ONE_STEP),
+    "fragments-1": TaskRecipe(
+        "fragments", {}, ROTARY, _until(0.99, 2000, rate=2e-3, tail=0.5), ONE_STEP
+    ),
     "fragments-2": TaskRecipe(
         "fragments",
         {"depth": 2, "n_blocks": 8, "binary": 2},
         {"n_layers": 3, **ROTARY},
-        _until(0.99, 2000),
+        _until(0.985, 2000, rate=2e-3, tail=0.5),
+        (*ONE_STEP, ({"depth": 2, "n_blocks": 6, "binary": 2}, _until(0.95, 1500, rate=2e-3))),
     ),
     "text": TaskRecipe("text", {}, {"n_heads": 2}, _until(0.98, 1500)),
     "mixture": TaskRecipe("mixture", {}, {"n_heads": 2}, _until(0.99, 1500)),
