@@ -117,12 +117,13 @@ def _about() -> list[str]:
         f"Accuracy on {FRESH} fresh sequences; one thread of a shared two-core machine, so seconds",
         "are upper bounds. One seed each. Recipes of ioi, conditional, fragments, ngram-3 and -4",
         "were chosen after others had failed (ngram-3: about a dozen settings, one of them this;",
-        "fragments-1: several without a curriculum, then thirteen with one, this the last; k_hop-3:",
-        "one without, .955 in 4,000 steps, then this), so another seed may do worse. Fragments of",
-        "two steps stayed unlearned after curricula, too: three, stopped early, of 3 layers, of 3",
-        "with a norm (.34 after 1,500 steps of 3 chains, so no better than their number) and of 4.",
-        "Rows differ in more than one thing. Stages trained on first stand under `before` and count",
-        f"in steps and seconds. torch {torch.__version__.split('+')[0]}.",
+        "fragments-1: several without a curriculum, then thirteen with one, this the last;",
+        "k_hop-3: one without, .955 in 4,000 steps, then this), so another seed may do worse.",
+        "Three curricula for fragments-2 were given up: 3 layers were at chance after the first",
+        "stage, 4 with a norm after the second; 3 with a norm learned all stages of one step, and",
+        "after 1,500 steps of two (6 rules) were at chance. Rows differ in more than one thing.",
+        "Stages trained on first stand under `before` and count in steps and seconds. "
+        f"torch {torch.__version__.split('+')[0]}.",
     ]
 
 
