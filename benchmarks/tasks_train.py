@@ -120,8 +120,8 @@ def _about() -> list[str]:
         "fragments-1: several without a curriculum, then thirteen with one, this the last;",
         "k_hop-3: one without, .955 in 4,000 steps, then this), so another seed may do worse.",
         "Three curricula for fragments-2 were given up: 3 layers did not learn the first stage, 4",
-        "with a norm not the second; 3 with a norm learned all four stages of one step, and were at",
-        "chance after 1,500 steps of two (6 rules). Rows differ in more than one thing.",
+        "with a norm not the second; 3 with a norm learned all four stages of one step, and stayed",
+        "at chance for 1,500 steps of two (6 rules). Rows differ in more than one thing.",
         "Stages trained on first stand under `before` and count in steps and seconds. "
         f"torch {torch.__version__.split('+')[0]}.",
     ]
