@@ -29,6 +29,8 @@ MODULES = {
     "report.studies": "Tidy tables of studies",
     "report.plates": "Pages of studies",
     "training.loop": "Training small models",
+    "training.curriculum": "Training on easier tasks first",
+    "training.recipes": "How the tasks are learned",
     "training.tracking": "Coordinates over training",
     "circuits.eliminate": "Algorithm 1",
     "circuits.causal_graph": "Latent causal graphs",

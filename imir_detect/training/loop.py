@@ -7,12 +7,15 @@ generator's state. What was done since is done again, and nothing twice.
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save
 
 from imir_detect.arguments import shown
 from imir_detect.errors import InvalidArgumentError
@@ -104,29 +107,42 @@ def train(
     *,
     folder: Path | str | None = None,
     progress: bool = True,
+    start: Mapping[str, torch.Tensor] | None = None,
 ) -> TrainingRun:
     """Train a model of `spec` on `task`; with `folder`, checkpoint there and resume from it.
 
-    The loss is the cross-entropy (nats) of the asked positions. A folder that holds a checkpoint
-    of another task, specification or recipe is refused, and one that another run works in.
+    The loss is the cross-entropy (nats) of the asked positions. Training begins from the
+    parameters `start` (by plain name, as `parameters` gives them), else from a fresh model of the
+    recipe's seed. A folder that holds a checkpoint of another task, specification, recipe or start
+    is refused, and one that another run works in.
     """
-    _check_fit(task, spec)
+    check_fit(task, spec)
     if folder is None:
-        return _train(task, spec, recipe, None, progress)
+        return _train(task, spec, recipe, None, progress, start)
     with hold(Path(folder)):
-        return _train(task, spec, recipe, Path(folder) / CHECKPOINT_FILE, progress)
+        return _train(task, spec, recipe, Path(folder) / CHECKPOINT_FILE, progress, start)
 
 
 def _train(
-    task: Task, spec: ModelSpec, recipe: Recipe, file: Path | None, progress: bool
+    task: Task,
+    spec: ModelSpec,
+    recipe: Recipe,
+    file: Path | None,
+    progress: bool,
+    begin: Mapping[str, torch.Tensor] | None,
 ) -> TrainingRun:
+    identity: dict[str, Any] = {"task": describe(task), "spec": asdict(spec)}
+    identity["recipe"] = asdict(recipe)
     bridge = spec.boot(recipe.seed)
+    if begin is not None:
+        load_parameters(bridge, begin)
+        held = save({name: tensor.detach().contiguous() for name, tensor in begin.items()})
+        identity["start"] = hashlib.sha256(held).hexdigest()
     bridge.train()
     optimiser = torch.optim.AdamW(
         bridge.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay
     )
     generator = torch.Generator().manual_seed(recipe.seed)
-    identity = {"task": describe(task), "spec": asdict(spec), "recipe": asdict(recipe)}
     start = 0
     history: list[dict[str, float]] = []
     if file is not None and file.exists():
@@ -208,7 +224,8 @@ def _check_finite(loss: float, step: int) -> None:
         )
 
 
-def _check_fit(task: Task, spec: ModelSpec) -> None:
+def check_fit(task: Task, spec: ModelSpec) -> None:
+    """Raise InvalidArgumentError where a model of `spec` lacks the task's tokens or positions."""
     if task.vocab_size != spec.d_vocab or task.n_positions > spec.n_ctx:
         raise InvalidArgumentError(
             "the model does not fit the task",

@@ -8,7 +8,7 @@ import pytest
 
 from imir_detect.errors import UnknownNameError
 from imir_detect.tasks import REGISTRY, LabelledTask, make_task
-from imir_detect.training.loop import train
+from imir_detect.training.loop import check_fit, train
 from imir_detect.training.recipes import RECIPES, task_recipe
 
 
@@ -25,6 +25,17 @@ def test_a_recipe_s_model_fits_its_task_and_stops_at_a_target(name: str) -> None
     assert recipe.stop_at["accuracy"] > 0.5
     if isinstance(task, LabelledTask) and spec.d_mlp == 0:
         assert spec.n_layers >= min(circuit.layers for circuit in task.expected_circuits)
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.before])
+def test_a_curriculum_fits_the_task_s_model(name: str) -> None:
+    recipe = task_recipe(name)
+    task, spec, _ = recipe.make()
+    for knobs, how in recipe.before:
+        easier = make_task(recipe.task, **knobs)
+        assert easier != task
+        check_fit(easier, spec)
+        assert how.stop_at["accuracy"] > 0.5
 
 
 def test_a_recipe_trains() -> None:
