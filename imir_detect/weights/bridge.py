@@ -27,6 +27,7 @@ def read_bridge(model: Any) -> RawModel:
     Raises UnsupportedModelError naming the feature, and InvalidWeightsError naming the parameter.
     """
     native = model.cfg.architecture == NATIVE
+    buffers: huggingface.Buffers = []
     if native:
         if model.cfg.attention_dir != "causal":
             raise UnsupportedModelError(
@@ -36,6 +37,7 @@ def read_bridge(model: Any) -> RawModel:
             )
     else:
         huggingface.refuse_unread(model)
+        buffers = huggingface.buffers_of(model)
     cfg = model.cfg
     W_E = to_analysis(model.embed.W_E)
     if getattr(model, "embed_ln", None) is not None:  # a norm of each token's own row (BLOOM)
@@ -46,7 +48,7 @@ def read_bridge(model: Any) -> RawModel:
     return RawModel(
         W_E=W_E,
         W_pos=_positions(model, cfg),
-        blocks=tuple(_block(model, layer, native) for layer in range(len(model.blocks))),
+        blocks=tuple(_block(model, layer, native, buffers) for layer in range(len(model.blocks))),
         final=read_norm(final, cfg.d_model, "the final norm"),
         W_U=W_U,
         b_U=torch.zeros(W_U.shape[1], dtype=DTYPE) if b_U is None else to_analysis(b_U),
@@ -87,7 +89,7 @@ def _positions(model: Any, cfg: Any) -> Tensor:
     return torch.zeros(0, cfg.d_model, dtype=DTYPE)
 
 
-def _block(model: Any, layer: int, native: bool) -> RawBlock:
+def _block(model: Any, layer: int, native: bool, buffers: huggingface.Buffers) -> RawBlock:
     cfg, block = model.cfg, model.blocks[layer]
     attn = block.attn
     raw, biases = read_heads(attn, layer)
@@ -97,7 +99,7 @@ def _block(model: Any, layer: int, native: bool) -> RawBlock:
         scale, kind = float(module.scale), _native_attention(module)
     else:
         scale = huggingface.scale_of(module, huggingface.config_of(model), d_head)
-        kind = huggingface.attention_of(model, layer, heads, d_head, float(cfg.eps))
+        kind = huggingface.attention_of(model, buffers, layer, heads, d_head, float(cfg.eps))
     post = getattr(block, "ln1_post", None)
     ln1 = read_norm(getattr(block, "ln1", None), cfg.d_model, f"the norm before attention {layer}")
     ln2, mlp = _mlp(model, layer, ln1)
