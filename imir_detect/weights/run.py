@@ -14,6 +14,7 @@ from imir_detect.errors import InvalidArgumentError
 from imir_detect.linalg import to_analysis
 from imir_detect.weights.ablation import mean_ablation_hooks
 from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.offloaded import entry_device
 from imir_detect.weights.unwrap import unwrap
 
 
@@ -28,7 +29,7 @@ def quietly(model: Any) -> Iterator[torch.device]:
         for part in training:
             part.training = False
         with torch.no_grad():
-            yield next(iter(model.parameters())).device
+            yield entry_device(model)
     finally:
         for part in training:
             part.training = True
