@@ -38,6 +38,11 @@ from typing import Any
 HOME = Path(__file__).parent
 RESULTS, IMAGES = HOME / "results", HOME.parent / "docs" / "images"
 DEPTHS = (2, 4, 8, 16, 32)
+NOTE = (
+    "By `python benchmarks/pretrained_speed.py`, and with `--eap`. `_cpu_s` is processor time, "
+    "which other work on the machine hardly changes; seconds on the clock (`detect_s`, `scan_s`) say "
+    "little where they are far above it divided by `threads`. `extra_mb`: beyond the model."
+)
 
 
 def measure(
@@ -46,6 +51,8 @@ def measure(
     """One model in this process: seconds and megabytes."""
     import logging
     import warnings
+
+    import torch
 
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -73,6 +80,7 @@ def measure(
         "heads": heads,
         "d_model": width,
         "vocabulary": vocabulary,
+        "threads": torch.get_num_threads(),
         "pairs": heads**2 * layers * (layers - 1) // 2,
         "detect_s": round(seconds, 2),
         "detect_cpu_s": round(busy, 2),
@@ -178,7 +186,11 @@ def read(name: str) -> list[dict[str, Any]]:
     """A committed table; numbers as such."""
     with (RESULTS / name).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return [{k: float(v) if v[:1].isdigit() else v for k, v in row.items()} for row in rows]
+
+    def value(text: str) -> Any:
+        return int(text) if text.isdigit() else float(text) if text[:1].isdigit() else text
+
+    return [{k: value(v) for k, v in row.items()} for row in rows]
 
 
 def draw() -> None:
@@ -193,7 +205,7 @@ def draw() -> None:
         "reading and detection": [row["detect_cpu_s"] for row in rows],
         "feeders of one head": [row["feeders_cpu_s"] for row in rows],
     }
-    text = ["# Cost of detection", "", "By `python benchmarks/pretrained_speed.py`.", ""]
+    text = ["# Cost of detection", "", NOTE, ""]
     for table in tables.values():
         columns = [c for c in table[0] if any(row[c] not in ("", "None") for row in table)]
         text += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
