@@ -40,8 +40,8 @@ RESULTS, IMAGES = HOME / "results", HOME.parent / "docs" / "images"
 DEPTHS = (2, 4, 8, 16, 32)
 NOTE = (
     "By `python benchmarks/pretrained_speed.py`, and with `--eap`. `_cpu_s` is processor time, "
-    "which other work on the machine hardly changes; seconds on the clock (`detect_s`, `scan_s`) say "
-    "little where they are far above it divided by `threads`. `extra_mb`: beyond the model."
+    "which other work on the machine hardly changes; seconds on the clock (`detect_s`, `scan_s`) "
+    "say little where they are far above it divided by `threads`. `extra_mb`: beyond the model."
 )
 
 
