@@ -57,7 +57,7 @@ def check_edges(
     """
     few = asked.row < CONTEXTS
     tokens = asked.tokens[:CONTEXTS]
-    residuals, _ = run_residuals(model, weights, tokens)
+    residuals = run_residuals(model, weights, tokens)
     seen = _Seen(weights, residuals, asked.row[few], asked.place[few], asked.wanted[few], tokens)
     rows = []
     writers = [

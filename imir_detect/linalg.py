@@ -39,7 +39,10 @@ def not_finite(tensor: Tensor) -> int:
     >>> not_finite(torch.tensor([1.0, float("nan"), float("inf")]))
     2
     """
-    if not tensor.is_floating_point() or bool(torch.isfinite(tensor.sum(dtype=DTYPE))):
+    if not tensor.is_floating_point():
+        return 0
+    wide = torch.float32 if tensor.element_size() < 4 else tensor.dtype
+    if bool(torch.isfinite(tensor.sum(dtype=wide))):
         return 0
     return int((~torch.isfinite(tensor)).sum())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from imir_detect.circuits import find_circuits
@@ -104,7 +103,7 @@ def deep_route(model: Any, probe: Probe, relation: Relation | None) -> Found:
     """Attention predicted from weights and extended embeddings; answers from running the model."""
     weights = probe.weights
 
-    def run(tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+    def run(tokens: Tensor) -> list[Tensor]:
         if isinstance(model, ModelWeights):
             return _sum_residuals(weights, tokens)
         return run_residuals(model, weights, tokens)
@@ -139,10 +138,10 @@ def _errors(patterns: Patterns[Any], weights: ModelWeights) -> dict[str, list[fl
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
-def _sum_residuals(weights: ModelWeights, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+def _sum_residuals(weights: ModelWeights, tokens: Tensor) -> list[Tensor]:
     """What `run_residuals` gives, for bare weights."""
     trace = sum_paths(weights, tokens)
     rows = [trace.embedded]
     for written, rest in zip(trace.written, trace.rest, strict=True):
         rows.append(rows[-1] + written.sum(1) + rest)
-    return rows, (trace.final @ weights.W_U + weights.b_U).to(torch.float32)
+    return rows

@@ -168,7 +168,8 @@ class _Runner:
             row, place, wanted = asked.row[mine], asked.place[mine], asked.wanted[mine]
             with quietly(self.model) as device:
                 logits = self.model.run_with_hooks(rows.to(device), fwd_hooks=hooks)
-                logits = logits[(row - start).to(device), place.to(device)].double().cpu()
+                at = (row - start).to(logits.device), place.to(logits.device)
+                logits = logits[at].double().cpu()
             self.passes += 1
             hit = (logits.argmax(-1) == wanted).to(DTYPE)
             said = logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0]

@@ -167,11 +167,10 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def wrapped(name: str, *, seed: int = 0, scale: float | None = 0.6, **extra: Any) -> Any:
-    """A tiny random Hugging Face model of this class in a bridge; biases and gains random, too.
-    `scale` None: as its own library initialises it."""
+def unwrapped(name: str, *, seed: int = 0, scale: float | None = 0.6, **extra: Any) -> Any:
+    """A tiny random Hugging Face model of this class; biases and gains random, too. `scale` None:
+    as its own library initialises it."""
     import transformers
-    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
     config_name, settings = CONFIGS[name]
     config = getattr(transformers, config_name)(
@@ -187,4 +186,12 @@ def wrapped(name: str, *, seed: int = 0, scale: float | None = 0.6, **extra: Any
                     parameter.add_(0.3 * noise)
                 else:
                     parameter.copy_(scale * noise / parameter.shape[-1] ** 0.5)
-    return build_bridge_from_module(model, architecture=name, hf_config=config)
+    return model
+
+
+def wrapped(name: str, **settings: Any) -> Any:
+    """`unwrapped` in a bridge."""
+    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+
+    model = unwrapped(name, **settings)
+    return build_bridge_from_module(model, architecture=name, hf_config=model.config)

@@ -14,6 +14,7 @@ from imir_detect.coordinates.extended import Extended, Run
 from imir_detect.frame.contexts import distinct_tokens, repeated_contexts
 from imir_detect.linalg import DTYPE
 from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.unembed import top_tokens
 
 CONTEXTS = 8
 
@@ -44,8 +45,7 @@ class Deep:
         plain = distinct_tokens(CONTEXTS, index.shape[1], torch.arange(size), generator=generator)
         found = []
         for rows in index.split(8):  # type: ignore[no-untyped-call]
-            _, logits = run(extended.tokens[rows])
-            found.append(logits.argmax(-1))
+            found.append(top_tokens(weights, run(extended.tokens[rows])[-1]))
         return Deep(
             weights,
             extended,

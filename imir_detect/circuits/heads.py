@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from imir_detect._typing import HeadIndex
 from imir_detect.circuits.attending import ATTENDS
@@ -14,8 +15,9 @@ from imir_detect.circuits.core import IN_CONTEXT, Circuit, Kind
 from imir_detect.circuits.patterns import Patterns
 from imir_detect.circuits.probe import Probe
 from imir_detect.circuits.relation import Relation
-from imir_detect.coordinates.extended import Extended, read_out
+from imir_detect.coordinates.extended import Extended, read_outs
 from imir_detect.coordinates.table import top_share, within
+from imir_detect.weights.model import ModelWeights
 
 # The role of the head that ends a circuit without `parts`; what feeds it has none by that.
 ROLE_OF: dict[Kind, str] = {
@@ -73,14 +75,11 @@ def head_table(
         index = torch.arange(len(extended.tokens))
         partner = within(relation.partner, extended.tokens)
     rows = []
+    read = _embedded(weights) if extended is None else read_outs(weights, extended)
     for layer, head in weights.heads:
         copying = suppression = association = None
         if weights.same_vocabulary:
-            if extended is None:
-                A = weights.W_E @ weights.W_V[layer, head]
-                B = weights.W_U.T @ weights.W_O[layer, head].T
-            else:
-                A, B = read_out(weights, extended, (layer, head))
+            A, B = next(read)
             copying, suppression = top_share(A, B, None, index)
             association, _ = top_share(A, B, partner, index)
         rows.append(
@@ -97,6 +96,13 @@ def head_table(
             )
         )
     return tuple(rows)
+
+
+def _embedded(weights: ModelWeights) -> Iterator[tuple[Tensor, Tensor]]:
+    """A and B of every head, in order: A B^T is what it adds to the logits of embedded tokens."""
+    for layer, head in weights.heads:
+        A = weights.W_E @ weights.W_V[layer, head]
+        yield A, weights.W_U.T @ weights.W_O[layer, head].T
 
 
 def _roles(circuits: Iterable[Circuit], heads: Iterable[HeadIndex]) -> dict[HeadIndex, str]:

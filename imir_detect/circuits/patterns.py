@@ -6,7 +6,8 @@ many after the earlier copy" can be the same place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -52,9 +53,7 @@ class Patterns(Generic[Seen]):
     def backs(self, head: HeadIndex, offsets: Iterable[int]) -> list[tuple[float, float]]:
         """For each offset, mean attention to i - offset over i > offset, and its z against permuted
         rows."""
-        pattern = self.mean(head)
-        queries = [(torch.arange(offset + 1, len(pattern)), offset) for offset in offsets]
-        return [_against_permuted(pattern, query, query - offset) for query, offset in queries]
+        return list(_against_permuted(self.mean(head), offsets))
 
     def previous(self, head: HeadIndex) -> float:
         """Mean attention to i - 1 over i > 1, on repeated tokens."""
@@ -94,14 +93,25 @@ class Patterns(Generic[Seen]):
         return float(pattern.mean(1).quantile(0.05)) if pattern.shape[1] else 0.0
 
 
-def _against_permuted(pattern: Tensor, query: Tensor, key: Tensor) -> tuple[float, float]:
-    """Mean of pattern[query, key], and its z when every row's visible entries are permuted."""
-    if len(query) == 0:
-        return 0.0, 0.0
-    rows = pattern[query]
-    visible = torch.arange(pattern.shape[1]) <= query[:, None]
-    mean = 1 / (query + 1).to(pattern.dtype)
-    variance = ((rows - mean[:, None]).pow(2) * visible).sum(1) / (query + 1)
-    value = float(pattern[query, key].mean())
-    spread = float(variance.sum().sqrt()) / len(query)
-    return value, (value - float(mean.mean())) / spread if spread > 0 else 0.0
+def _against_permuted(
+    pattern: Float[Tensor, "pos pos"], offsets: Iterable[int]
+) -> Iterator[tuple[float, float]]:
+    """For each offset, mean of pattern[i, i - offset] over i > offset, and its z when every row's
+    visible entries are permuted: sums over the rows that have such an entry."""
+    size = len(pattern)
+    place = torch.arange(size)
+    visible = place + 1
+    mean = 1 / visible.to(pattern.dtype)
+    variance = (pattern - mean[:, None]).square().tril().sum(1) / visible
+    back = (place[:, None] - place)[:, 1:]
+    seen = back >= 0
+    total = pattern.new_zeros(size).index_add_(0, back[seen], pattern[:, 1:][seen]).tolist()
+    from_row = [x.flip(0).cumsum(0).flip(0).tolist() for x in (mean, variance)]
+    for offset in offsets:
+        count = size - offset - 1
+        if count < 1:
+            yield 0.0, 0.0
+            continue
+        expected, spread = from_row[0][offset + 1], math.sqrt(from_row[1][offset + 1])
+        z = (total[offset] - expected) / spread if spread > 0 else 0.0
+        yield total[offset] / count, z

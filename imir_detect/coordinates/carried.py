@@ -50,15 +50,13 @@ def carry(weights: ModelWeights, extended: Extended, index: Int[Tensor, "n pos"]
     for layer in range(weights.n_layers):
         halves = [rows(layer, half) for half in (0, 1)]
         deviation.append((halves[0] + halves[1]) / 2)
-        place = extended.place[layer][:length]
-        queries, keys = [], []
-        for half in halves:
-            q = project(weights, layer, "Q", place + half)
-            k = project(weights, layer, "K", place + half)
-            queries.append(finish(weights, layer, "Q", q, qk_factor(weights, layer, q)) / 2)
-            keys.append(finish(weights, layer, "K", k, qk_factor(weights, layer, k)))
+        read = extended.place[layer][:length] + torch.cat(halves)
+        q, k = project(weights, layer, "Q", read), project(weights, layer, "K", read)
+        queries = finish(weights, layer, "Q", q, qk_factor(weights, layer, q)).chunk(2)
+        keys = finish(weights, layer, "K", k, qk_factor(weights, layer, k)).chunk(2)
         # The mean of the two scores in which query and key come from different halves.
-        pattern = attend(weights, layer, torch.cat(queries, -1), torch.cat(keys[::-1], -1))
+        query, key = torch.cat(queries, -1) / 2, torch.cat(keys[::-1], -1)
+        pattern = attend(weights, layer, query, key)
         attention.append(pattern)
         if bool(matched.any()):
             z = (pattern * matched[:, None]) @ by_head(deviation[-1], weights.W_V[layer])

@@ -16,7 +16,7 @@ from torch import Tensor
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.coordinates.carried import Carried
 from imir_detect.coordinates.effects import ZERO, read_selection, read_shift
-from imir_detect.coordinates.extended import Extended, read_out
+from imir_detect.coordinates.extended import Extended, read_outs
 from imir_detect.coordinates.table import (
     SHIFTS,
     Coordinate,
@@ -54,8 +54,8 @@ def deep_table(
             rows += _shifts(scores[index], plain, (layer, index))
             rows += _matches(weights, extended, (layer, index), factors, asked, others)
     partner = within(relation, extended.tokens)
-    for head in weights.heads:
-        rows += _read_outs(weights, extended, head, partner, asked)
+    for head, (A, B) in zip(weights.heads, read_outs(weights, extended), strict=True):
+        rows += _read_outs(weights, A, B, head, partner, asked)
     return tuple(rows)
 
 
@@ -100,8 +100,11 @@ def _shifts(
 
 def _factors(w: ModelWeights, extended: Extended, layer: int, side: Side) -> Tensor | None:
     """The typical factors of a query-key norm (head, 1, 1, 1, 1), from the mean rows of places."""
-    factor = qk_factor(w, layer, project(w, layer, side, extended.place[layer][None, 1:]))
-    return None if factor is None else factor.mean((0, 2, 3)).view(-1, 1, 1, 1, 1)
+    norm = w.attention[layer].qk_norm
+    if norm is None:
+        return None
+    rows = project(w, layer, side, extended.place[layer][None, 1:])
+    return norm.factor(rows).mean((0, 2, 3)).view(-1, 1, 1, 1, 1)
 
 
 def _matches(
@@ -134,13 +137,13 @@ def _matches(
 
 def _read_outs(
     w: ModelWeights,
-    extended: Extended,
+    A: Float[Tensor, "token rank"],
+    B: Float[Tensor, "token rank"],
     head: HeadIndex,
     partner: Tensor,
     asked: Tensor,
 ) -> Iterator[Coordinate]:
     layer, index = head
-    A, B = read_out(w, extended, head)
     for unit, name, to in (("copy", "identity", None), ("associate", "association", partner)):
         reading, top = ZERO, 0.0
         if w.same_vocabulary:

@@ -12,19 +12,21 @@ with the other; otherwise the context that both saw would look like a match.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from imir_detect._typing import Float, Int
+from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.frame.contexts import distinct_tokens
 from imir_detect.linalg import DTYPE
 from imir_detect.progress import bar
+from imir_detect.weights.forward import normed
 from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.unembed import by_block
 
-Run = Callable[[Tensor], tuple[list[Tensor], Tensor]]
+Run = Callable[[Tensor], list[Tensor]]  # tokens to residuals before each layer and at the end
 BATCH = 8  # contexts of one forward pass
 LEAST_NORM = 1e-12
 
@@ -68,39 +70,48 @@ class Extended:
         seed: int,
     ) -> Extended:
         """Sample `tokens` of the vocabulary and run random contexts in which each stands about
-        `occurrences` times. `run` gives residuals (before each layer, and the last) and logits."""
+        `occurrences` times. `run` gives the residuals before each layer and at the end."""
         generator = torch.Generator().manual_seed(seed)
         size = min(tokens, len(vocabulary))
         sample = vocabulary[torch.randperm(len(vocabulary), generator=generator)[:size]]
         length = min(context, size)
         n = max(2, -(-size * occurrences // length))
         index = distinct_tokens(n, length, torch.arange(size), generator=generator)
-        sums = _Sums(size, length, [weights.rms] * weights.n_layers + [bool(weights.rms_out)])
+        sums = _Sums(weights, size, length)
         for start in bar(range(0, n, BATCH), what="extended embeddings"):
             rows = index[start : start + BATCH]
             half = (torch.arange(start, start + len(rows)) >= n // 2).long()
-            sums.add(rows, half, *run(sample[rows]))
+            sums.add(rows, half, run(sample[rows]))
         return sums.means(sample, n)
 
 
 def read_out(
-    weights: ModelWeights, extended: Extended, head: tuple[int, int]
+    weights: ModelWeights, extended: Extended, head: HeadIndex
 ) -> tuple[Float[Tensor, "token d_head"], Float[Tensor, "token d_head"]]:
     """A and B with A B^T = what a head's output-value map adds to the logits of the sampled tokens,
     from their extended embeddings, at the output's typical norm. Position 0, whose norm is its own,
     is left out of that. B has no rows where output tokens are not input tokens."""
-    layer, index = head
-    A = extended.own[layer].mean(0) @ weights.W_V[layer, index]
-    A = A / float(extended.rms[-1][1:].mean())
+    return next(read_outs(weights, extended, [head]))
+
+
+def read_outs(
+    weights: ModelWeights, extended: Extended, heads: Iterable[HeadIndex] | None = None
+) -> Iterator[tuple[Float[Tensor, "token d_head"], Float[Tensor, "token d_head"]]]:
+    """`read_out` of several heads, by default of every one, in order."""
     tokens = extended.tokens if weights.same_vocabulary else extended.tokens[:0]
-    return A, weights.W_U[:, tokens].T @ weights.W_O[layer, index].T
+    columns = weights.W_U[:, tokens].T.contiguous()
+    typical = float(extended.rms[-1][1:].mean())
+    for layer, index in weights.heads if heads is None else heads:
+        A = extended.own[layer].mean(0) @ weights.W_V[layer, index] / typical
+        yield A, columns @ weights.W_O[layer, index].T
 
 
 class _Sums:
     """Running sums over contexts, so that no residual is kept."""
 
-    def __init__(self, size: int, length: int, normed: list[bool]) -> None:
-        self.size, self.length, self.normed = size, length, normed
+    def __init__(self, weights: ModelWeights, size: int, length: int) -> None:
+        self.weights, self.size = weights, size
+        self.normed = [weights.rms] * weights.n_layers + [bool(weights.rms_out)]
         self.n = 0
         self.place: list[Tensor] = []
         self.own: list[Tensor] = []
@@ -108,14 +119,10 @@ class _Sums:
         self.rms: list[Tensor] = []
         self.count = torch.zeros(2, size, length, dtype=DTYPE)
         self.after = torch.zeros(2, size, length, dtype=DTYPE)
-        self.logits = torch.zeros(0)
+        self.read = torch.zeros(2 * size, weights.d_model, dtype=DTYPE)  # by the unembedding
 
     def add(
-        self,
-        index: Int[Tensor, "n pos"],
-        half: Int[Tensor, " n"],
-        residuals: list[Tensor],
-        logits: Tensor,
+        self, index: Int[Tensor, "n pos"], half: Int[Tensor, " n"], residuals: list[Tensor]
     ) -> None:
         n, length = index.shape
         d_model = residuals[0].shape[-1]
@@ -126,7 +133,6 @@ class _Sums:
                 self.own.append(torch.zeros(shape, dtype=DTYPE))
                 self.before.append(torch.zeros(shape, dtype=DTYPE))
                 self.rms.append(torch.zeros(length, 1, dtype=DTYPE))
-            self.logits = torch.zeros(2 * self.size, logits.shape[-1])
         self.n += n
         slot = index + self.size * half[:, None]  # (half, token), flattened
         places = torch.arange(length).expand(n, -1)
@@ -143,7 +149,8 @@ class _Sums:
             self.rms[layer] += rms.sum(0)
             self.own[layer].index_add_(0, slot[:, 1:].flatten(), unit[:, 1:].flatten(0, 1))
             self.before[layer].index_add_(0, slot[:, 1:-1].flatten(), unit[:, 2:].flatten(0, 1))
-        self.logits.index_add_(0, slot[:, 1:].flatten(), logits[:, 1:].flatten(0, 1))
+        last = normed(self.weights, self.weights.n_layers, residuals[-1])
+        self.read.index_add_(0, slot[:, 1:].flatten(), last[:, 1:].flatten(0, 1))
 
     def means(self, sample: Tensor, contexts: int) -> Extended:
         place = [total / self.n for total in self.place]
@@ -168,19 +175,31 @@ class _Sums:
         )
 
     def _named(self, sample: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Each row's largest entry but its own, in place: the table is vocabulary wide."""
-        logits = self.logits.view(2, self.size, -1)
-        logits.div_(self.count.sum(-1, keepdim=True).clamp(min=1).float())
-        logits.sub_(logits.mean(1, keepdim=True))
-        own = sample.expand(2, -1)[..., None]
-        same = logits.shape[-1] > int(sample.max())
-        if same:
-            logits.scatter_(2, own, float("-inf"))
-        best, named = logits.max(-1)
-        if same:
-            logits.scatter_(2, own, 0.0)
-        count = max(1, logits.shape[-1] - 2)
-        mean = (logits.sum(-1) - best) / count
-        square = (torch.linalg.vector_norm(logits, dim=-1).pow(2) - best.pow(2)) / count
-        spread = (square - mean.pow(2)).clamp(min=LEAST_NORM).sqrt()
-        return named, (best - mean).to(DTYPE), spread.to(DTYPE)
+        """Each row's largest mean logit but its own, by how much it leads the others' mean, and
+        their spread."""
+        count = self.count.sum(-1, keepdim=True)
+        there = (count > 0).to(DTYPE)  # a token that a half lacks has logits of zero there
+        means = torch.cat([self.read.view(2, self.size, -1) / count.clamp(min=1), there], -1)
+        means = (means - means.mean(1, keepdim=True)).flatten(0, 1)  # and so are the logits
+        rows, there = means[:, :-1], means[:, -1:]
+        own, vocab = sample.repeat(2), self.weights.vocab_out
+        same = vocab > int(sample.max())
+        best = torch.full((len(rows),), -torch.inf, dtype=DTYPE)
+        named = torch.zeros(len(rows), dtype=torch.long)
+        total, square = torch.zeros(2, len(rows), dtype=DTYPE)
+        for first, logits in by_block(self.weights, rows, there):
+            here = ((own >= first) & (own < first + logits.shape[1])).nonzero()[:, 0]
+            if same:
+                logits[here, own[here] - first] = 0.0
+            total += logits.sum(1)
+            square += logits.square().sum(1)
+            if same:
+                logits[here, own[here] - first] = -torch.inf
+            largest, index = logits.max(1)
+            named = torch.where(largest > best, first + index, named)
+            best = torch.maximum(best, largest)
+        others = max(1, vocab - 2)
+        mean = (total - best) / others
+        spread = ((square - best.square()) / others - mean.square()).clamp(min=LEAST_NORM).sqrt()
+        shape = (2, self.size)
+        return named.view(shape), (best - mean).view(shape), spread.view(shape)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from imir_detect.coordinates.pathsum import Attending
 
 
@@ -28,8 +30,11 @@ def position_profiles(trace: Attending) -> tuple[Profile, ...]:
     rows = []
     for layer, attention in enumerate(trace.attention):
         mean = attention.mean(0)
-        for head in range(mean.shape[0]):
-            for back in range(mean.shape[-1]):
-                value = float(mean[head].diagonal(-back).mean())
-                rows.append(Profile(layer, head, back, value))
+        size = mean.shape[-1]
+        place = torch.arange(size)
+        back = place[:, None] - place
+        seen = back >= 0
+        total = mean.new_zeros(len(mean), size).index_add_(1, back[seen], mean[:, seen])
+        for head, values in enumerate((total / (size - place)).tolist()):
+            rows += [Profile(layer, head, back, value) for back, value in enumerate(values)]
     return tuple(rows)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from imir_detect.errors import ImirError, InvalidWeightsError, UnsupportedModelError, some
 from imir_detect.linalg import not_finite
+from imir_detect.weights.offloaded import stored_parameters
 
 READ = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MOST = 100  # parameters named in one message
@@ -59,48 +60,56 @@ def refuse_other_kinds(model: Any) -> None:
 
 def parameter_problems(model: torch.nn.Module) -> list[ImirError]:
     """Every fault of the parameters as they are stored, named as the user knows them: no data, a
-    form or a number type that is not read, entries that are not finite."""
-    named = {
-        name.replace("._original_component", ""): parameter.detach()
-        for name, parameter in model.named_parameters()
-    }
-    found: list[ImirError] = []
+    form or a number type that is not read, entries that are not finite. A parameter is told of its
+    first fault only."""
+    bad: list[list[str]] = [[] for _ in FAULTS]
+    for name, tensor in stored_parameters(model):
+        for fault, told in zip(FAULTS, bad, strict=True):
+            if text := fault.says(tensor):
+                told.append(f"{_known_as(name.replace('._original_component', ''))}: {text}")
+                break
+    return [
+        InvalidWeightsError(fault.what, got=some(told, MOST), wanted=fault.wanted, todo=fault.todo)
+        for fault, told in zip(FAULTS, bad, strict=True)
+        if told
+    ]
 
-    def tell(what: str, says: Callable[[Tensor], str], *, wanted: str, todo: str) -> None:
-        """One problem for all parameters of which `says` says something; they are then done."""
-        said = {name: says(tensor) for name, tensor in named.items()}
-        bad = [f"{_known_as(name)}: {text}" for name, text in said.items() if text]
-        if bad:
-            found.append(InvalidWeightsError(what, got=some(bad, MOST), wanted=wanted, todo=todo))
-        for name, text in said.items():
-            if text:
-                del named[name]
 
-    tell(
+class Fault(NamedTuple):
+    """What can be wrong with a parameter; `says` gives words where it is."""
+
+    what: str
+    says: Callable[[Tensor], str]
+    wanted: str
+    todo: str
+
+
+FAULTS = (
+    Fault(
         "the model has parameters without data",
         lambda t: "on the meta device" if t.is_meta else "",
-        wanted="weights in memory",
-        todo="load the checkpoint, or materialise the model with to_empty and load_state_dict",
-    )
-    tell(
+        "weights in memory, or offloaded by accelerate, whose hooks fetch them",
+        "load the checkpoint, or materialise the model with to_empty and load_state_dict",
+    ),
+    Fault(
         "the model's weights are stored in a form that is not read",
         lambda t: "" if t.layout == torch.strided else str(t.layout),
-        wanted="dense tensors",
-        todo="call to_dense() on them",
-    )
-    tell(
+        "dense tensors",
+        "call to_dense() on them",
+    ),
+    Fault(
         "the model's weights are not floating-point numbers of a usual kind",
         lambda t: "" if t.dtype in READ else f"{t.dtype} {tuple(t.shape)}",
-        wanted="float16, bfloat16, float32 or float64",
-        todo="load the model unquantised, or dequantise it first",
-    )
-    tell(
+        "float16, bfloat16, float32 or float64",
+        "load the model unquantised, or dequantise it first",
+    ),
+    Fault(
         "the model holds numbers that are not finite",
         lambda t: f"{n} of {t.numel()} entries" if (n := not_finite(t)) else "",
-        wanted="finite weights",
-        todo="check the checkpoint: the run that wrote it may have diverged",
-    )
-    return found
+        "finite weights",
+        "check the checkpoint: the run that wrote it may have diverged",
+    ),
+)
 
 
 def _known_as(name: str) -> str:

@@ -15,6 +15,7 @@ from imir_detect.weights.attention import Attention, Rotary
 from imir_detect.weights.mlps import read_mlp
 from imir_detect.weights.model import MLPWeights, Opaque
 from imir_detect.weights.norms import read_norm
+from imir_detect.weights.offloaded import current, in_memory
 from imir_detect.weights.parameters import read_heads
 from imir_detect.weights.raw import Norm, RawBlock, RawModel
 
@@ -27,6 +28,7 @@ def read_bridge(model: Any) -> RawModel:
     Raises UnsupportedModelError naming the feature, and InvalidWeightsError naming the parameter.
     """
     native = model.cfg.architecture == NATIVE
+    buffers: huggingface.Buffers = []
     if native:
         if model.cfg.attention_dir != "causal":
             raise UnsupportedModelError(
@@ -36,20 +38,29 @@ def read_bridge(model: Any) -> RawModel:
             )
     else:
         huggingface.refuse_unread(model)
+        buffers = huggingface.buffers_of(model)
     cfg = model.cfg
-    W_E = to_analysis(model.embed.W_E)
-    if getattr(model, "embed_ln", None) is not None:  # a norm of each token's own row (BLOOM)
-        W_E = _normed(W_E, read_norm(model.embed_ln, cfg.d_model, "the embedding norm"), cfg.eps)
-    W_U = to_analysis(model.W_U)
-    b_U = model.b_U
+    before = getattr(model, "embed_ln", None)
     final = getattr(model, "ln_final", None)
+    with in_memory(model.embed, before, getattr(model, "pos_embed", None)):
+        W_E, W_pos = to_analysis(model.embed.W_E), _positions(model, cfg)
+        if before is not None:  # a norm of each token's own row (BLOOM)
+            W_E = _normed(W_E, read_norm(before, cfg.d_model, "the embedding norm"), cfg.eps)
+    with in_memory(model.unembed, final):
+        W_U, b_U = to_analysis(model.W_U), model.b_U
+        b_U = torch.zeros(W_U.shape[1], dtype=DTYPE) if b_U is None else to_analysis(b_U)
+        norm = read_norm(final, cfg.d_model, "the final norm")
+    blocks = []
+    for layer, block in enumerate(model.blocks):
+        with in_memory(block):
+            blocks.append(_block(model, layer, native, buffers))
     return RawModel(
         W_E=W_E,
-        W_pos=_positions(model, cfg),
-        blocks=tuple(_block(model, layer, native) for layer in range(len(model.blocks))),
-        final=read_norm(final, cfg.d_model, "the final norm"),
+        W_pos=W_pos,
+        blocks=tuple(blocks),
+        final=norm,
         W_U=W_U,
-        b_U=torch.zeros(W_U.shape[1], dtype=DTYPE) if b_U is None else to_analysis(b_U),
+        b_U=b_U,
         eps=float(cfg.eps),
         n_ctx=int(cfg.n_ctx),
         parallel=_parallel(model),
@@ -78,7 +89,7 @@ def _positions(model: Any, cfg: Any) -> Tensor:
     table = getattr(model, "pos_embed", None)
     if cfg.positional_embedding_type in ("standard", "sinusoidal"):
         if table is not None:
-            return to_analysis(table.W_pos)
+            return to_analysis(current(table, "W_pos"))
         for name, part in model.original_model.named_modules():
             if name.endswith("embed_positions") and isinstance(
                 getattr(part, "weights", None), Tensor
@@ -87,7 +98,7 @@ def _positions(model: Any, cfg: Any) -> Tensor:
     return torch.zeros(0, cfg.d_model, dtype=DTYPE)
 
 
-def _block(model: Any, layer: int, native: bool) -> RawBlock:
+def _block(model: Any, layer: int, native: bool, buffers: huggingface.Buffers) -> RawBlock:
     cfg, block = model.cfg, model.blocks[layer]
     attn = block.attn
     raw, biases = read_heads(attn, layer)
@@ -97,7 +108,7 @@ def _block(model: Any, layer: int, native: bool) -> RawBlock:
         scale, kind = float(module.scale), _native_attention(module)
     else:
         scale = huggingface.scale_of(module, huggingface.config_of(model), d_head)
-        kind = huggingface.attention_of(model, layer, heads, d_head, float(cfg.eps))
+        kind = huggingface.attention_of(model, buffers, layer, heads, d_head, float(cfg.eps))
     post = getattr(block, "ln1_post", None)
     ln1 = read_norm(getattr(block, "ln1", None), cfg.d_model, f"the norm before attention {layer}")
     ln2, mlp = _mlp(model, layer, ln1)

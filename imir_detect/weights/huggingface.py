@@ -64,13 +64,29 @@ def _has_attention(block: Any) -> bool:
     return getattr(block, "attn", None) is not None
 
 
-def attention_of(model: Any, layer: int, n_heads: int, d_head: int, eps: float) -> Attention:
+Buffers = list[tuple[Any, dict[str, Tensor]]]
+
+
+def buffers_of(model: Any) -> Buffers:
+    """Every module of the wrapped model that has buffers of its own, and these; found once, since
+    the walk is long."""
+    found = []
+    for part in model.original_model.modules():
+        own = dict(part.named_buffers(recurse=False))
+        if own:
+            found.append((part, own))
+    return found
+
+
+def attention_of(
+    model: Any, buffers: Buffers, layer: int, n_heads: int, d_head: int, eps: float
+) -> Attention:
     """What `Attention` holds for one layer. The pairing of rotary dimensions is the family's, and
     `verify` tries it on the model."""
     config = config_of(model)
     module = model.blocks[layer].attn.original_component
     return Attention(
-        rotary=_rotary(model, module, config, layer),
+        rotary=_rotary(buffers, module, config, layer),
         qk_norm=_qk_norm(model.blocks[layer].attn, module, n_heads, d_head, eps),
         slopes=_slopes(config, module, n_heads),
         sinks=_sinks(module),
@@ -92,15 +108,14 @@ def scale_of(module: Any, config: Any, d_head: int) -> float:
     return math.sqrt(d_head)
 
 
-def _rotary(model: Any, module: Any, config: Any, layer: int) -> Rotary | None:
+def _rotary(every: Buffers, module: Any, config: Any, layer: int) -> Rotary | None:
     if getattr(module, "use_rope", True) in (False, 0) or _alibi(config):
         return None
     kinds = getattr(config, "layer_types", None)
     kind = kinds[layer] if kinds else ""
     if config.model_type in WINDOWED_ONLY and kind == "full_attention":
         return None
-    for _, part in model.original_model.named_modules():
-        buffers = dict(part.named_buffers(recurse=False))
+    for part, buffers in every:
         own = buffers.get(f"{kind}_inv_freq", buffers.get("inv_freq"))
         if own is not None:
             factor = getattr(part, f"{kind}_attention_scaling", None)

@@ -14,6 +14,7 @@ from torch import Tensor
 from imir_detect.errors import InvalidWeightsError
 from imir_detect.linalg import DTYPE, to_analysis
 from imir_detect.weights.model import Activation, MLPWeights, Opaque
+from imir_detect.weights.offloaded import current
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": torch.nn.functional.gelu,
@@ -41,12 +42,14 @@ def read_mlp(
             return Opaque(f"{type(mlp).__name__}: not two linear maps")
         if n_layers * W_in.numel() > MOST_ENTRIES:
             return Opaque("a large MLP, known from running the model only")
-        W_gate, b_gate = getattr(mlp, "W_gate", None), getattr(mlp, "b_gate", None)
+        W_gate, b_gate = (
+            current(mlp, name) if hasattr(mlp, name) else None for name in ("W_gate", "b_gate")
+        )
         return MLPWeights(
             W_in=to_analysis(W_in),
-            b_in=_or_zeros(mlp.b_in, W_in.shape[1]),
+            b_in=_or_zeros(current(mlp, "b_in"), W_in.shape[1]),
             W_out=to_analysis(W_out),
-            b_out=_or_zeros(mlp.b_out, W_out.shape[1]),
+            b_out=_or_zeros(current(mlp, "b_out"), W_out.shape[1]),
             activation=ACTIVATIONS.get((activation or "gelu").lower(), ACTIVATIONS["gelu"]),
             W_gate=None if W_gate is None else to_analysis(W_gate),
             b_gate=None if b_gate is None else to_analysis(b_gate),

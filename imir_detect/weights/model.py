@@ -20,6 +20,7 @@ from imir_detect.weights.attention import Attention
 from imir_detect.weights.fit import check_axes, misfits
 
 Activation = Callable[[Tensor], Tensor]
+HASHED = 4_000_000  # entries at a time
 
 
 @dataclass(frozen=True)
@@ -215,8 +216,11 @@ class ModelWeights:
         digest = hashlib.sha256()
         for name, tensor in self.tensors():
             digest.update(f"{name}{tuple(tensor.shape)}".encode())
-            for start in range(0, len(tensor), 4096):  # by rows: no copy of a whole vocabulary
-                digest.update(tensor[start : start + 4096].contiguous().numpy().data)
+            # A few million entries at a time: no copy of a whole vocabulary.
+            size = max(1, HASHED * len(tensor) // max(1, tensor.numel()))
+            for start in range(0, len(tensor), size):
+                rows = tensor[start : start + size]
+                digest.update(rows.contiguous().numpy().data)
         for layer, kind in enumerate(self.attention):
             if not kind.plain:
                 digest.update(f"{layer}:{kind.describe()}".encode())

@@ -6,7 +6,6 @@ module itself is asked, and its parameters are used only in the convention that 
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Literal
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from imir_detect.errors import UnsupportedModelError
 from imir_detect.linalg import DTYPE, to_analysis
+from imir_detect.weights.offloaded import bare_copy
 from imir_detect.weights.raw import Norm
 
 LOUD = 1e4  # probes are so large that no usual eps matters
@@ -71,7 +71,7 @@ def _inner(module: Any) -> Any:
 
 
 def _copy(module: Any) -> Any:
-    call = copy.deepcopy(_inner(module)).to("cpu", DTYPE).eval()
+    call = bare_copy(_inner(module)).to("cpu", DTYPE).eval()
 
     def run(row: Tensor) -> Tensor:
         with torch.no_grad():

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from imir_detect.errors import InvalidWeightsError
 from imir_detect.linalg import to_analysis
+from imir_detect.weights.offloaded import current
 
 
 def read_parameter(attn: Any, name: str, layer: int) -> Tensor | None:
@@ -16,7 +17,7 @@ def read_parameter(attn: Any, name: str, layer: int) -> Tensor | None:
     Raises InvalidWeightsError with the layer and the library's own words where it cannot be read.
     """
     try:
-        value = getattr(attn, name)
+        value = current(attn, name)
         return None if value is None else to_analysis(value)
     except (InvalidWeightsError, NotImplementedError, AttributeError, RuntimeError) as error:
         raise InvalidWeightsError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from imir_detect._typing import Float, HeadIndex, Int
 from imir_detect.errors import InvalidArgumentError
+from imir_detect.linalg import to_analysis
 from imir_detect.weights.ablation import mean_ablation_hooks
 from imir_detect.weights.model import ModelWeights
+from imir_detect.weights.offloaded import entry_device
 from imir_detect.weights.unwrap import unwrap
 
 
@@ -27,7 +29,7 @@ def quietly(model: Any) -> Iterator[torch.device]:
         for part in training:
             part.training = False
         with torch.no_grad():
-            yield next(iter(model.parameters())).device
+            yield entry_device(model)
     finally:
         for part in training:
             part.training = True
@@ -62,20 +64,13 @@ def run_hooks(
     model: Any, tokens: Int[Tensor, "batch pos"], names: Collection[str]
 ) -> tuple[Float[Tensor, "batch pos vocab"], dict[str, Tensor]]:
     """Logits, and what passes the named hooks (those that the model has), CPU float64."""
-    logits, kept = _run_cached(model, tokens, names)
-    return logits.double().cpu(), kept
-
-
-def _run_cached(
-    model: Any, tokens: Tensor, names: Collection[str]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Logits as the model gives them, and what passes the named hooks, CPU float64."""
     wanted = set(names)
     with quietly(model) as device:
         logits, cache = model.run_with_cache(
             tokens.to(device), names_filter=lambda name: name in wanted
         )
-        return logits, {name: cache[name].double().cpu() for name in wanted if name in cache}
+        kept = {name: cache[name].double().cpu() for name in wanted if name in cache}
+    return logits.double().cpu(), kept
 
 
 def run_ablated(
@@ -92,19 +87,29 @@ def run_ablated(
     return logits.double().cpu()
 
 
+class _Seen(Exception):
+    """All that was asked for has passed; what the model would still compute is not needed."""
+
+
 def run_residuals(
     model: Any, weights: ModelWeights, tokens: Int[Tensor, "batch pos"]
-) -> tuple[list[Float[Tensor, "batch pos d_model"]], Float[Tensor, "batch pos vocab"]]:
-    """The residual stream before every layer and at the end, centred where the weights are, and the
-    logits (centred over the vocabulary, float32). Needs one forward pass."""
+) -> list[Float[Tensor, "batch pos d_model"]]:
+    """The residual stream before every layer and at the end, centred where the weights are. One
+    forward pass, which ends behind the last layer: nothing is unembedded."""
     model = unwrap(model)
-    last = weights.n_layers - 1
     names = [f"blocks.{layer}.hook_resid_pre" for layer in range(weights.n_layers)]
-    names.append(f"blocks.{last}.hook_resid_post")
-    logits, cache = _run_cached(model, tokens, names)
-    rows = [cache[name] for name in names]
-    logits = logits.float().cpu().clone()
-    logits.sub_(logits.mean(-1, keepdim=True))
-    if weights.centred:
-        rows = [row - row.mean(-1, keepdim=True) for row in rows]
-    return rows, logits
+    names.append(f"blocks.{weights.n_layers - 1}.hook_resid_post")
+    kept: dict[str, Tensor] = {}
+
+    def keeping(name: str) -> Callable[..., None]:
+        def keep(value: Tensor, hook: Any = None) -> None:
+            kept[name] = to_analysis(value)
+            if name == names[-1]:
+                raise _Seen
+
+        return keep
+
+    with quietly(model) as device, suppress(_Seen):
+        model.run_with_hooks(tokens.to(device), fwd_hooks=[(name, keeping(name)) for name in names])
+    rows = [kept[name] for name in names]
+    return [row - row.mean(-1, keepdim=True) for row in rows] if weights.centred else rows

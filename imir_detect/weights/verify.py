@@ -27,6 +27,7 @@ from imir_detect.weights.forward import (
 )
 from imir_detect.weights.mlps import ACTIVATIONS
 from imir_detect.weights.model import MLPWeights, ModelWeights, Opaque
+from imir_detect.weights.offloaded import stored_parameters
 from imir_detect.weights.run import run_hooks
 
 TOLERANCE = 1e-3  # of attention, and of outputs and logits relative to their largest entry
@@ -63,7 +64,7 @@ def _refuse_overflow(model: Any, run: _Run) -> None:
     named += [("the residual stream at the end", run.residual[-1]), ("the logits", run.logits)]
     bad = next((name for name, x in named if not_finite(x)), None)
     if bad is not None:
-        sizes = {n: float(p.detach().abs().max()) for n, p in model.named_parameters() if p.numel()}
+        sizes = {n: float(p.abs().max()) for n, p in stored_parameters(model) if p.numel()}
         largest = max(sizes, key=lambda name: sizes[name])
         precision = str(next(iter(model.parameters())).dtype).removeprefix("torch.")
         raise InvalidWeightsError(

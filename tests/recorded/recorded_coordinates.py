@@ -57,13 +57,13 @@ def kind(name: str) -> ModelWeights:
     return every_kind()[name]
 
 
-def run_of(weights: ModelWeights) -> Callable[[Tensor], tuple[list[Tensor], Tensor]]:
-    def run(tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+def run_of(weights: ModelWeights) -> Callable[[Tensor], list[Tensor]]:
+    def run(tokens: Tensor) -> list[Tensor]:
         trace = sum_paths(weights, tokens)
         rows = [trace.embedded]
         for written, rest in zip(trace.written, trace.rest, strict=True):
             rows.append(rows[-1] + written.sum(1) + rest)
-        return rows, (trace.final @ weights.W_U + weights.b_U).to(torch.float32)
+        return rows
 
     return run
 

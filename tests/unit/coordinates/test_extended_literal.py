@@ -21,6 +21,7 @@ from imir_detect.coordinates.table import (
     token_queries,
     within,
 )
+from imir_detect.weights import unembed
 from imir_detect.weights.attention import Attention, QKNorm
 from imir_detect.weights.model import ModelWeights
 from imir_detect.weights.native import ModelSpec
@@ -43,25 +44,23 @@ def random_weights(norm: Any = None, **spec: Any) -> ModelWeights:
 class Recorded:
     """A model that answers with random numbers, and remembers what it was asked."""
 
-    def __init__(self, layers: int, vocab: int) -> None:
+    def __init__(self, layers: int) -> None:
         self.generator = torch.Generator().manual_seed(7)
-        self.layers, self.vocab = layers, vocab
+        self.layers = layers
         self.asked: list[Tensor] = []
         self.residuals: list[list[Tensor]] = []
-        self.logits: list[Tensor] = []
 
-    def __call__(self, tokens: Tensor) -> tuple[list[Tensor], Tensor]:
+    def __call__(self, tokens: Tensor) -> list[Tensor]:
         def draw(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=self.generator, dtype=F64) + 0.5
 
         self.asked.append(tokens)
         self.residuals.append([draw(*tokens.shape, WIDTH) for _ in range(self.layers + 1)])
-        self.logits.append(draw(*tokens.shape, self.vocab).float())
-        return self.residuals[-1], self.logits[-1]
+        return self.residuals[-1]
 
 
-def taken(weights: ModelWeights, vocab: int = VOCAB) -> tuple[Extended, Recorded]:
-    run = Recorded(weights.n_layers, vocab)
+def taken(weights: ModelWeights) -> tuple[Extended, Recorded]:
+    run = Recorded(weights.n_layers)
     vocabulary = torch.arange(2, VOCAB)
     extended = Extended.take(weights, run, vocabulary, LENGTH, tokens=SIZE, occurrences=11, seed=0)
     return extended, run
@@ -107,9 +106,19 @@ def test_extended_embeddings_are_the_means_that_they_say(norm: Any) -> None:
                 assert torch.allclose(extended.before[layer][half, token], wanted, atol=1e-12)
 
 
-def test_the_named_token_is_the_highest_other_one_of_the_mean_logits() -> None:
-    extended, run = taken(random_weights())
-    logits, where = torch.cat(run.logits).double(), occurrences(run, extended)
+@pytest.mark.parametrize("norm", [None, "RMS", "LN"])
+def test_the_named_token_is_the_highest_other_one_of_the_mean_logits(
+    norm: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(unembed, "BLOCK", 5)  # 13 tokens in three blocks
+    weights = random_weights(norm)
+    extended, run = taken(weights)
+    last = torch.cat([residuals[-1] for residuals in run.residuals])
+    if norm == "LN":
+        last = last - last.mean(-1, keepdim=True)
+    if norm:
+        last = last / (last.square().mean(-1, keepdim=True) + weights.eps).sqrt()
+    logits, where = last @ weights.W_U + weights.b_U, occurrences(run, extended)
     for half in range(2):
         table = torch.stack(
             [torch.stack([logits[c, p] for c, p in where[half, t]]).mean(0) for t in range(SIZE)]
@@ -127,7 +136,7 @@ def test_the_named_token_is_the_highest_other_one_of_the_mean_logits() -> None:
 
 def test_a_sample_is_never_larger_than_the_vocabulary_nor_a_row_than_the_sample() -> None:
     weights = random_weights()
-    run = Recorded(2, VOCAB)
+    run = Recorded(2)
     extended = Extended.take(weights, run, torch.arange(4), 9, occurrences=1, seed=0)
     assert sorted(extended.tokens.tolist()) == [0, 1, 2, 3]
     # Each half has a context, however few would do.
