@@ -265,8 +265,12 @@ class Frame:
 
 
 def _least_squares(design: Tensor, rows: Tensor) -> Tensor:
-    """Smallest c with c @ design nearest to rows; design (directions, numbers), rank may lack."""
+    """Smallest c with c @ design nearest to rows; design (directions, numbers), rank may lack.
+
+    What counts as zero follows the design's own precision: centred single-precision positions sum
+    to 1e-8, not to nothing, and directions that cancel up to that say nothing either.
+    """
     left, values, right = torch.linalg.svd(design.to(DTYPE), full_matrices=False)
-    keep = values > rank_tolerance(design.to(DTYPE)) * values[0]
+    keep = values > rank_tolerance(design) * values[0]
     inverse = torch.where(keep, 1 / values.clamp(min=torch.finfo(DTYPE).tiny), 0.0)
     return ((rows.to(DTYPE) @ right.T) * inverse @ left.T).to(rows.dtype)

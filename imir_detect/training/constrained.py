@@ -227,8 +227,8 @@ def _projector(frame: Frame) -> Callable[[list[Tensor]], list[Tensor]]:
     d = x.shape[1]
 
     def planes(stack: Tensor) -> Tensor:
-        cores = torch.einsum("ma,smn,nb->sab", x, stack, x).flatten(1).double()
-        _, values, right = torch.linalg.svd(cores, full_matrices=False)
+        cores = torch.einsum("ma,smn,nb->sab", x, stack, x).flatten(1)
+        _, values, right = torch.linalg.svd(cores.double(), full_matrices=False)
         return right[values > rank_tolerance(cores) * values[0]].to(x.dtype)
 
     score, out = planes(frame.stack), planes(frame.output_stack)
@@ -262,7 +262,9 @@ def _inverse_grams(
             on = ((chosen.output if last else chosen.attention[index]) != 0).to(like.dtype)
         on = (on.T if last else on.permute(0, 2, 3, 1)).double()  # (*block, selection)
         masked = on[..., :, None] * gram * on[..., None, :]
-        inverse = torch.linalg.pinv(masked, rtol=rank_tolerance(masked), hermitian=True)
+        # Eigenvalues of a Gram matrix are squares, and the embedding has its own precision.
+        least = max(rank_tolerance(masked), rank_tolerance(cores.to(frame.embedding.dtype)) ** 2)
+        inverse = torch.linalg.pinv(masked, rtol=least, hermitian=True)
         found.append(inverse.to(like.dtype))
     return found
 

@@ -99,6 +99,20 @@ def test_centred_embeddings_lose_rank_and_say_so() -> None:
     assert 1.0 <= condition < 10
 
 
+def test_single_precision_gives_the_smallest_coefficients_too() -> None:
+    # Centred positions: identity and all cycles sum to nothing, up to the embedding's precision.
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        model = idealised(6, 8, 2, centring="class", dtype=dtype)
+        frame = model.frame(selections(torch.full((6,), -1), 8))
+        numbers = torch.zeros(len(list(frame.directions())), dtype=dtype)
+        numbers[2] = 1.0  # one cycle in layer 0
+        zero = frame.project(model.attention, model.output)
+        found.append(frame.project(*frame.rebuild(zero.like(numbers))).flat().double())
+    assert torch.allclose(found[0], found[1], atol=1e-5)
+    assert found[1].norm() < 0.95  # the common part of the cycles is gone
+
+
 def test_directions_are_named_in_the_order_of_the_numbers() -> None:
     frame = frame_of("separated")
     names = list(frame.directions())
