@@ -91,7 +91,7 @@ RECIPES: dict[str, TaskRecipe] = {
     "fragments-1": TaskRecipe(
         "fragments", {}, ROTARY, _until(0.99, 2000, rate=2e-3, tail=0.5), ONE_STEP
     ),
-    # Not learned, nor was any stage of two steps: 1,500 steps after stages of one step, chance.
+    # Not learned, nor was any stage of two steps: models settle on the end of any chain.
     "fragments-2": TaskRecipe(
         "fragments",
         {"depth": 2, "n_blocks": 8, "binary": 2},
