@@ -68,6 +68,7 @@ def race_kinds(
     """Train all coordinates of a 3-layer model from N(0, noise^2), plus `canonical` on the four.
 
     Descent by steps of one length (`Plan`); 2-hop induction with six items if not said otherwise.
+    `seed` decides the start and all data; the plan's own is not used.
     """
     hop = hop or HopSequences()
     if hop.hops != 2:

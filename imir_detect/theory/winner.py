@@ -148,8 +148,10 @@ def race_weights(
     shift, match = names.index(cycle(1)), names.index(TOKEN_IDENTITY)
     first, second = model.attention[0], model.attention[1].clone()
     second[1:] = 0.0
-    small = 0.1 * model.output / drawn  # the read-out starts small: it is not what is raced
-    if noise is not None:
+    small = model.output
+    if noise is None:
+        small = 0.1 * model.output / scale  # the read-out starts small: it is not what is raced
+    else:
         g = torch.Generator().manual_seed(seed)
         pairs = scale * torch.randn(2, heads, generator=g, dtype=torch.float64)
         begin = Reduced.of(pairs[0], pairs[1], 0.1)

@@ -8,7 +8,7 @@ import torch
 from imir_detect.errors import InvalidArgumentError
 from imir_detect.tasks.recall import AssociativeRecall
 from imir_detect.theory.reduced import Reduced
-from imir_detect.theory.ring import ring_positions
+from imir_detect.theory.ring import ring_positions, spread_positions
 from imir_detect.theory.winner import (
     Race,
     _previous_pattern,
@@ -45,6 +45,15 @@ def test_a_race_in_full_weights_ends_with_a_winner() -> None:
     assert 0.5 <= race.lead <= 1.0
 
 
+def test_with_noise_all_weights_start_from_the_coordinates_that_the_coordinate_model_draws() -> (
+    None
+):
+    for seed in range(4):
+        few = race_coordinates(TASK, heads=3, seed=seed, steps=1).predicted
+        full = race_weights(TASK, heads=3, seed=seed, noise=0.0, steps=1, batch=8).predicted
+        assert (full["alpha"], full["beta"]) == (few["alpha"], few["beta"])
+
+
 def test_a_heads_share_on_the_query_by_hand() -> None:
     tokens = torch.tensor([[7, 8, 9, 6, 7]])
     pattern = _previous_pattern(Reduced.of([0.0, 50.0], [0.0, 0.0]), 5)
@@ -77,3 +86,17 @@ def test_ring_positions_keep_blocks_whole_and_apart() -> None:
     assert int(counts.min()) > 25  # uniform: 50 each, standard deviation 7
     with pytest.raises(InvalidArgumentError, match="the ring must hold"):
         ring_positions(1, 3, 9, generator=torch.Generator())
+
+
+def test_spread_positions_keep_blocks_whole_and_tell_nothing_by_parity() -> None:
+    places = spread_positions(2000, 3, 18, generator=torch.Generator().manual_seed(0))
+    assert torch.equal((places[:, 1::2] - places[:, :-1:2]) % 18, torch.ones(2000, 3).long())
+    taken = torch.cat([places, (places[:, -1:] + 1) % 18], 1)  # the query's second, empty place
+    assert all(len(set(row)) == 8 for row in taken.tolist())
+    assert int(torch.bincount(places[:, -1], minlength=18).min()) > 70  # uniform: 111, deviation 10
+    odd = ((places[:, -1] - places[:, 1]) % 2 == 1).double().mean()  # from query to first value
+    assert 0.4 < float(odd) < 0.6
+    cells = ring_positions(2000, 3, 18, generator=torch.Generator().manual_seed(0))
+    assert bool(((cells[:, -1] - cells[:, 1]) % 2 == 1).all())  # in cells it gives values away
+    with pytest.raises(InvalidArgumentError, match="must hold two positions for every block"):
+        spread_positions(1, 3, 7, generator=torch.Generator())
